@@ -1,0 +1,95 @@
+#include "common/log.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+
+namespace phalanx {
+namespace {
+
+std::vector<LogField>& Context() {
+  static auto& context = *new std::vector<LogField>;
+  return context;
+}
+
+std::string Timestamp() {
+  const auto now = std::chrono::system_clock::now();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  const int millis =
+      static_cast<int>(std::chrono::duration_cast<std::chrono::milliseconds>(
+                           now.time_since_epoch())
+                           .count() %
+                       1000);
+  std::tm utc;
+  gmtime_r(&seconds, &utc);
+  char text[40];
+  const size_t n = std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &utc);
+  std::snprintf(text + n, sizeof(text) - n, ".%03dZ", millis);
+  return text;
+}
+
+// Invalid UTF-8 is replaced: a log line must never throw.
+std::string Quoted(const std::string& text) {
+  return nlohmann::json(text).dump(-1, ' ', false,
+                                   nlohmann::json::error_handler_t::replace);
+}
+
+void AppendField(const LogField& field, bool json, std::string& line) {
+  if (json) {
+    line += "," + Quoted(field.key) + ":";
+    line += field.number ? field.text : Quoted(field.text);
+  } else {
+    const bool plain =
+        !field.text.empty() &&
+        field.text.find_first_of(" \t\n\"=") == std::string::npos;
+    line += " " + field.key + "=" + (plain ? field.text : Quoted(field.text));
+  }
+}
+
+void Write(const char* level, absl::string_view module, absl::string_view event,
+           LogFields fields) {
+  static const bool json = isatty(STDERR_FILENO) == 0;
+  std::string line;
+  if (json) {
+    line = "{\"time\":\"" + Timestamp() + "\",\"level\":\"" + level +
+           "\",\"module\":" + Quoted(std::string(module)) +
+           ",\"event\":" + Quoted(std::string(event));
+  } else {
+    line = std::string(1, level[0]) + " " + std::string(module) + " " +
+           std::string(event);
+  }
+  for (const LogField& field : Context()) AppendField(field, json, line);
+  for (const LogField& field : fields) AppendField(field, json, line);
+  line += json ? "}\n" : "\n";
+  // One write, so that lines of several processes on one pipe do not mix.
+  [[maybe_unused]] const ssize_t n =
+      write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace
+
+std::string LogField::RenderNumber(double value) {
+  return nlohmann::json(value).dump();
+}
+
+void SetLogContext(LogFields fields) { Context() = fields; }
+
+void LogInfo(absl::string_view module, absl::string_view event,
+             LogFields fields) {
+  Write("INFO", module, event, fields);
+}
+void LogWarning(absl::string_view module, absl::string_view event,
+                LogFields fields) {
+  Write("WARNING", module, event, fields);
+}
+void LogError(absl::string_view module, absl::string_view event,
+              LogFields fields) {
+  Write("ERROR", module, event, fields);
+}
+
+}  // namespace phalanx

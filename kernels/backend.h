@@ -1,0 +1,83 @@
+#ifndef PHALANX_KERNELS_BACKEND_H_
+#define PHALANX_KERNELS_BACKEND_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/buffer.h"
+#include "kernels/ops.h"
+#include "kernels/packed_weight.h"
+#include "kernels/tensor.h"
+
+namespace phalanx {
+
+// Who a byte of a card belongs to: the categories of serving.md section 4.
+enum class MemoryCategory : uint8_t {
+  kExperts,
+  kKvCache,
+  kGdnState,
+  kNonExpert,
+  kWorkspace,
+  kComm,
+};
+inline constexpr int kMemoryCategories = 6;
+
+// "experts", "kv_cache", ... as the metrics and GetStatus spell them.
+constexpr std::array<const char*, kMemoryCategories> kMemoryCategoryNames = {
+    "experts", "kv_cache", "gdn_state", "non_expert", "workspace", "comm"};
+
+// One device: its memory, its operations, its threads. Made by a composition
+// root (worker/main.cc or a test), outlives everything that holds a Buffer.
+// Allocate and Pack come from the thread that loads, the ops from the engine
+// thread; never two at once.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // The type of activations, and so of what the model rounds to: bf16 for a
+  // served backend, f32 for the reference.
+  virtual DType activation_dtype() const = 0;
+
+  // The kernels' part of the numerics id: equal strings promise equal bits.
+  // "fma-1", "bf16dot-1".
+  virtual std::string kernel_family() const = 0;
+
+  // What the hardware runs, for GetStatus and logs: "avx512", "portable".
+  virtual std::string instruction_set() const = 0;
+  virtual int threads() const = 0;
+
+  // Zeroed memory, at least 64-byte aligned. RESOURCE_EXHAUSTED names `what`,
+  // the bytes asked for and what is free.
+  virtual absl::StatusOr<Buffer> Allocate(int64_t bytes,
+                                          MemoryCategory category,
+                                          absl::string_view what) = 0;
+
+  // Held now, by category, padding included.
+  virtual int64_t allocated_bytes(MemoryCategory category) const = 0;
+
+  // Host and device memory; `device` is contiguous. Blocking.
+  virtual void Upload(const void* host, Tensor device) = 0;
+  virtual void Download(Tensor device, void* host) = 0;
+
+  // Room for `count` matrices [rows, cols]; cols is even.
+  virtual absl::StatusOr<PackedWeight> AllocateWeight(
+      int64_t count, int64_t rows, int64_t cols, WeightLayout layout,
+      MemoryCategory category, absl::string_view what) = 0;
+
+  // Fills matrix `index` from host rows: bf16 [rows, cols], row-major.
+  virtual void PackWeight(const uint16_t* host, int64_t index,
+                          PackedWeight& weight) = 0;
+
+  // Waits for all that was enqueued; the first device error since the last
+  // call, naming the operation.
+  virtual absl::Status Synchronize() = 0;
+
+  virtual Ops& ops() = 0;
+};
+
+}  // namespace phalanx
+
+#endif  // PHALANX_KERNELS_BACKEND_H_

@@ -1,0 +1,107 @@
+#ifndef PHALANX_WORKER_CHECKPOINT_MODEL_CONFIG_H_
+#define PHALANX_WORKER_CHECKPOINT_MODEL_CONFIG_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace phalanx {
+
+// How a checkpoint names and cuts its tensors (model_spec.md 1.1). Others are
+// refused by name until they are built.
+enum class Dialect : uint8_t {
+  kNested,  // qwen3_5_moe: text_config, model.language_model. prefix.
+  kFlat,    // qwen3_5_moe_text: text fields at the root, model. prefix.
+};
+
+enum class LayerKind : uint8_t { kLinearAttention, kFullAttention };
+
+// What config.json says of the text model, checked as a whole. Plain values,
+// named as the file names them.
+struct ModelConfig {
+  Dialect dialect = Dialect::kNested;
+  std::string model_type;
+  int64_t hidden_size = 0;
+  int64_t vocab_size = 0;
+  int64_t max_position_embeddings = 0;
+  float rms_norm_eps = 0;
+  bool tie_word_embeddings = false;
+  std::vector<LayerKind> layer_types;  // One a layer.
+
+  // Gated attention.
+  int64_t num_attention_heads = 0;
+  int64_t num_key_value_heads = 0;
+  int64_t head_dim = 0;
+  int64_t rotary_dim = 0;
+  double rope_theta = 0;
+
+  // Gated delta net.
+  int64_t linear_num_key_heads = 0;
+  int64_t linear_num_value_heads = 0;
+  int64_t linear_key_head_dim = 0;
+  int64_t linear_value_head_dim = 0;
+  int64_t linear_conv_kernel_dim = 0;
+
+  // Mixture of experts.
+  int64_t num_experts = 0;
+  int64_t num_experts_per_tok = 0;
+  int64_t moe_intermediate_size = 0;
+  int64_t shared_expert_intermediate_size = 0;
+  bool norm_topk_prob = true;
+
+  int64_t num_layers() const {
+    return static_cast<int64_t>(layer_types.size());
+  }
+};
+
+// Reads config.json text. INVALID_ARGUMENT names the key, the value and what is
+// allowed; UNIMPLEMENTED names a dialect that is not built, and what to use.
+// Unknown keys are ignored.
+absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json);
+
+// The defaults that generation_config.json gives to a request.
+struct GenerationConfig {
+  std::vector<int32_t> eos_token_ids;  // Union with config.json's, sorted.
+  float temperature = 1.0f;
+  float top_p = 1.0f;
+  int32_t top_k = 0;
+  float min_p = 0.0f;
+};
+
+// Reads both files of a model folder. An absent generation_config.json leaves
+// the defaults; an absent config.json is NOT_FOUND.
+absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& model_dir);
+absl::StatusOr<GenerationConfig> LoadGenerationConfig(
+    const std::string& model_dir);
+
+// What one rank of `tp_size` holds: the one place where local sizes are made,
+// for weights, caches and model alike. H, D and so on are not split.
+struct LocalShape {
+  int rank = 0;
+  int tp_size = 1;
+  int slices = 8;  // kContractionSlices / tp_size.
+  int64_t query_heads = 0;
+  int64_t kv_heads = 0;       // 1 where ranks outnumber the heads.
+  int64_t first_kv_head = 0;  // floor(rank * num_key_value_heads / tp_size).
+  int64_t gdn_key_heads = 0;
+  int64_t gdn_value_heads = 0;
+  int64_t conv_channels = 0;  // q | k | v of the local heads.
+  int64_t expert_width = 0;
+  int64_t shared_width = 0;
+  int64_t vocab_rows = 0;   // ceil(vocab / tp_size); the last may be padded.
+  int64_t first_vocab = 0;  // rank * vocab_rows.
+};
+
+// INVALID_ARGUMENT names the field that tp_size does not divide, and which
+// sizes are possible.
+absl::StatusOr<LocalShape> MakeLocalShape(const ModelConfig& config, int rank,
+                                          int tp_size);
+
+}  // namespace phalanx
+
+#endif  // PHALANX_WORKER_CHECKPOINT_MODEL_CONFIG_H_
