@@ -28,6 +28,11 @@ class ThreadPool {
 
   int threads() const;
 
+  // Prepares the calling thread to call ParallelFor and to compute: sets FTZ
+  // and DAZ and pins it to the first of config.cpus. Free after its first call
+  // on a thread.
+  void AdoptCaller();
+
   // Calls body(i) for every i in [0, count), each once, on any thread; returns
   // when all are done. Indices are handed out one at a time, so make them few
   // and coarse. One caller at a time; body must not call ParallelFor.

@@ -1,0 +1,50 @@
+#include "common/shutdown.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <utility>
+
+#include "common/check.h"
+
+namespace phalanx {
+namespace {
+
+// SIGUSR2 is how the destructor ends the waiting thread.
+sigset_t WaitedSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGUSR2);
+  return set;
+}
+
+}  // namespace
+
+ShutdownSignals::ShutdownSignals(std::function<void(int)> on_signal)
+    : on_signal_(std::move(on_signal)) {
+  const sigset_t set = WaitedSignals();
+  CHECK(pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0);
+  signal(SIGPIPE, SIG_IGN);
+  thread_ = std::thread([this, set] {
+    for (int count = 1;; ++count) {
+      int number = 0;
+      CHECK(sigwait(&set, &number) == 0);
+      if (number == SIGUSR2) return;
+      on_signal_(count);
+    }
+  });
+}
+
+ShutdownSignals::~ShutdownSignals() {
+  pthread_kill(thread_.native_handle(), SIGUSR2);
+  thread_.join();
+}
+
+void UnblockShutdownSignals() {
+  const sigset_t set = WaitedSignals();
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+}  // namespace phalanx

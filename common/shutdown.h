@@ -1,0 +1,32 @@
+#ifndef PHALANX_COMMON_SHUTDOWN_H_
+#define PHALANX_COMMON_SHUTDOWN_H_
+
+#include <functional>
+#include <thread>
+
+namespace phalanx {
+
+// Turns SIGTERM and SIGINT into calls on a thread, where anything is allowed.
+//
+// Made first thing in main, before any other thread, since it blocks the
+// signals for the process. SIGPIPE is ignored from then on.
+class ShutdownSignals {
+ public:
+  // `on_signal` gets 1 for the first signal, 2 for the second, ...; it runs on
+  // a thread of this object and must not block for long.
+  explicit ShutdownSignals(std::function<void(int count)> on_signal);
+  ~ShutdownSignals();
+  ShutdownSignals(const ShutdownSignals&) = delete;
+  ShutdownSignals& operator=(const ShutdownSignals&) = delete;
+
+ private:
+  std::function<void(int)> on_signal_;
+  std::thread thread_;
+};
+
+// In a child between fork and exec: the signal mask of a fresh process.
+void UnblockShutdownSignals();
+
+}  // namespace phalanx
+
+#endif  // PHALANX_COMMON_SHUTDOWN_H_

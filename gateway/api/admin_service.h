@@ -1,0 +1,42 @@
+#ifndef PHALANX_GATEWAY_API_ADMIN_SERVICE_H_
+#define PHALANX_GATEWAY_API_ADMIN_SERVICE_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <string>
+
+#include "admin.grpc.pb.h"
+#include "common/clock.h"
+#include "gateway/admission/admission.h"
+#include "gateway/router/worker_group.h"
+
+namespace phalanx {
+
+// For operators, on a listener of its own. Registered with that server, which
+// it outlives; methods run on gRPC's threads.
+class AdminService final : public v1::Admin::CallbackService {
+ public:
+  // All are lent and outlive this.
+  AdminService(std::string model, const Admission& admission,
+               const WorkerGroup& group, const Clock& clock)
+      : model_(std::move(model)),
+        admission_(admission),
+        group_(group),
+        clock_(clock),
+        started_seconds_(clock.now_seconds()) {}
+
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
+                                      const v1::GetStatusRequest* request,
+                                      v1::GetStatusResponse* response) override;
+
+ private:
+  const std::string model_;
+  const Admission& admission_;
+  const WorkerGroup& group_;
+  const Clock& clock_;
+  const double started_seconds_;
+};
+
+}  // namespace phalanx
+
+#endif  // PHALANX_GATEWAY_API_ADMIN_SERVICE_H_

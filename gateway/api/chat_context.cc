@@ -1,0 +1,1 @@
+#include "gateway/api/chat_context.h"

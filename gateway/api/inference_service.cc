@@ -1,0 +1,138 @@
+#include "gateway/api/inference_service.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
+#include "common/log.h"
+#include "common/reason.h"
+#include "common/status.h"
+#include "gateway/api/generation.h"
+
+namespace phalanx {
+namespace {
+
+// A stream that ends before it began.
+class RefusedStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ public:
+  explicit RefusedStream(const absl::Status& status) { Finish(ToGrpc(status)); }
+  void OnDone() override { delete this; }
+};
+
+template <typename Request>
+absl::StatusOr<Request> Parse(const grpc::ByteBuffer& bytes) {
+  std::vector<grpc::Slice> slices;
+  if (!bytes.Dump(&slices).ok())
+    return absl::InternalError("the request could not be read");
+  std::string flat;
+  for (const grpc::Slice& slice : slices)
+    flat.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  Request request;
+  if (!request.ParseFromString(flat))
+    return ReasonedError(
+        absl::StatusCode::kInvalidArgument, "INVALID_UTF8",
+        absl::StrCat("the ", flat.size(), " bytes are no ",
+                     request.GetDescriptor()->name(),
+                     ": a string in them is not valid UTF-8, or they are "
+                     "malformed"));
+  return request;
+}
+
+}  // namespace
+
+template <typename Request>
+absl::StatusOr<PreparedRequest> InferenceService::Accept(
+    const grpc::ByteBuffer& bytes, Ticket& ticket) {
+  ASSIGN_OR_RETURN(const Request request, Parse<Request>(bytes));
+  ASSIGN_OR_RETURN(ticket, admission_.Enter());
+  RETURN_IF_ERROR(group_.CheckReady());
+  const std::shared_ptr<const WorkerGroup::View> view = group_.view();
+  return Prepare(request, text_, view->leader());
+}
+
+template <typename Request>
+grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Serve(
+    const grpc::ByteBuffer& bytes) {
+  const double arrived_seconds = clock_.now_seconds();
+  Ticket ticket;
+  absl::StatusOr<PreparedRequest> prepared = Accept<Request>(bytes, ticket);
+  if (!prepared.ok()) {
+    LogInfo("gateway", "request finished",
+            {{"outcome", "rejected"},
+             {"code", absl::StatusCodeToString(prepared.status().code())},
+             {"reason", ReasonOf(prepared.status()).word},
+             {"message", prepared.status().message()}});
+    return new RefusedStream(prepared.status());
+  }
+  return Generation::Begin({.active = active_,
+                            .group = group_,
+                            .tokenizer = text_.tokenizer,
+                            .clock = clock_},
+                           *std::move(prepared), std::move(ticket),
+                           arrived_seconds);
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(
+    grpc::CallbackServerContext*, const grpc::ByteBuffer* bytes) {
+  return Serve<v1::GenerateRequest>(*bytes);
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Chat(
+    grpc::CallbackServerContext*, const grpc::ByteBuffer* bytes) {
+  return Serve<v1::ChatRequest>(*bytes);
+}
+
+grpc::ServerUnaryReactor* InferenceService::Cancel(
+    grpc::CallbackServerContext* context, const v1::CancelRequest* request,
+    v1::CancelResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  int64_t cancelled = 0;
+  for (const std::string& id : request->request_ids()) {
+    const int64_t count = active_.Cancel(id);
+    if (count == 0) response->add_not_found(id);
+    cancelled += count;
+  }
+  if (!request->tag().empty()) cancelled += active_.CancelTag(request->tag());
+  if (request->all()) cancelled += active_.CancelAll();
+  response->set_cancelled(cancelled);
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* InferenceService::GetModel(
+    grpc::CallbackServerContext* context, const v1::GetModelRequest*,
+    v1::GetModelResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  const std::shared_ptr<const WorkerGroup::View> view = group_.view();
+  const v1::WorkerStatus& leader = view->leader();
+  const v1::ModelFacts& model = leader.model();
+  response->set_name(text_.name);
+  response->set_model_type(model.model_type());
+  response->set_model_digest(leader.model_digest());
+  response->set_numerics_id(leader.numerics_id());
+  response->set_max_model_len(leader.max_model_len());
+  response->set_vocab_size(model.vocab_size());
+  response->set_num_layers(model.num_layers());
+  response->set_hidden_size(model.hidden_size());
+  response->set_num_experts(model.num_experts());
+  response->set_num_experts_per_token(model.num_experts_per_token());
+  response->set_has_tokenizer(text_.tokenizer != nullptr);
+  response->set_has_chat_template(text_.chat_template != nullptr);
+  response->set_tp_size(leader.tp_size());
+  response->set_moe_mode(leader.moe_mode());
+  response->set_device(leader.device());
+  response->set_weight_format(model.weight_format());
+  *response->mutable_stop_ids() = model.stop_ids();
+  v1::Sampling& sampling = *response->mutable_default_sampling();
+  sampling.set_temperature(model.temperature());
+  sampling.set_top_p(model.top_p());
+  sampling.set_top_k(model.top_k());
+  sampling.set_min_p(model.min_p());
+  reactor->Finish(view->epoch == 0 ? ToGrpc(group_.CheckReady())
+                                   : grpc::Status::OK);
+  return reactor;
+}
+
+}  // namespace phalanx

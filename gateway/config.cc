@@ -1,0 +1,65 @@
+#include "gateway/config.h"
+
+#include <CLI/CLI.hpp>
+
+#include "common/version.h"
+
+namespace phalanx {
+namespace {
+
+// Without TLS a listener is for this host only, unless somebody insists.
+bool IsLocal(const std::string& address) {
+  for (const char* prefix : {"127.", "localhost:", "[::1]:", "unix:"})
+    if (address.rfind(prefix, 0) == 0) return true;
+  return false;
+}
+
+void CheckBind(const char* flag, const std::string& address, bool insecure) {
+  if (insecure || IsLocal(address)) return;
+  throw CLI::ValidationError(
+      flag, address +
+                " is reachable from other hosts without TLS; must be a "
+                "loopback address, or add --insecure-bind");
+}
+
+}  // namespace
+
+int ParseGatewayFlags(int argc, char** argv, GatewayConfig& config) {
+  CLI::App app(
+      "phalanx-gateway: the public gRPC service. Keeps nothing but the "
+      "requests "
+      "in flight; any number of replicas may serve one group.");
+  app.set_version_flag("--version", std::string("phalanx-gateway ") + kVersion);
+  app.add_option("--model", config.model_dir,
+                 "Folder with tokenizer.json and chat_template.jinja; without "
+                 "a tokenizer in it, token ids are served")
+      ->required();
+  app.add_option("--model-name", config.model_name,
+                 "What clients call it; the folder's name if not given");
+  app.add_option("--address", config.address,
+                 "Where clients come: HOST:PORT, port 0 takes a free one")
+      ->capture_default_str();
+  app.add_option("--admin-address", config.admin_address,
+                 "Where operators come")
+      ->capture_default_str();
+  app.add_option("--workers", config.workers,
+                 "Addresses of ranks 0, 1, ..., comma-separated")
+      ->required()
+      ->delimiter(',');
+  app.add_option("--max-requests", config.max_requests,
+                 "Requests held at once, waiting ones included")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  app.add_flag("--insecure-bind", config.insecure_bind,
+               "Allow addresses that other hosts can reach, without TLS");
+  try {
+    app.parse(argc, argv);
+    CheckBind("--address", config.address, config.insecure_bind);
+    CheckBind("--admin-address", config.admin_address, config.insecure_bind);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  }
+  return -1;
+}
+
+}  // namespace phalanx

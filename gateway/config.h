@@ -1,0 +1,27 @@
+#ifndef PHALANX_GATEWAY_CONFIG_H_
+#define PHALANX_GATEWAY_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace phalanx {
+
+// What phalanx-gateway is told on its command line.
+struct GatewayConfig {
+  std::string model_dir;   // For the tokenizer and the chat template.
+  std::string model_name;  // Empty: the folder's name.
+  std::string address = "127.0.0.1:0";
+  std::string admin_address = "127.0.0.1:0";
+  std::vector<std::string> workers;  // workers[r]: where rank r listens.
+  int64_t max_requests = 1024;
+  bool insecure_bind = false;
+};
+
+// Reads the command line. On success the return value is -1; else it is the
+// exit code of a process that has said all there is to say.
+int ParseGatewayFlags(int argc, char** argv, GatewayConfig& config);
+
+}  // namespace phalanx
+
+#endif  // PHALANX_GATEWAY_CONFIG_H_

@@ -1,0 +1,191 @@
+#include "gateway/router/worker_group.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/log.h"
+#include "common/reason.h"
+
+namespace phalanx {
+namespace {
+
+constexpr std::chrono::milliseconds kInterval{200};
+constexpr std::chrono::milliseconds kStatusDeadline{1000};
+
+std::unique_ptr<v1::Worker::StubInterface> StubOf(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
+  return v1::Worker::NewStub(grpc::CreateCustomChannel(
+      address, grpc::InsecureChannelCredentials(), arguments));
+}
+
+// A group is as far as its slowest rank.
+const char* StateName(const std::vector<v1::RankStatus>& ranks) {
+  auto any = [&](v1::RankState state) {
+    return std::any_of(ranks.begin(), ranks.end(), [&](const auto& rank) {
+      return rank.worker().state() == state;
+    });
+  };
+  if (std::any_of(ranks.begin(), ranks.end(),
+                  [](const auto& rank) { return !rank.reachable(); }))
+    return "forming";
+  if (any(v1::RANK_STATE_FAILED)) return "failed";
+  if (any(v1::RANK_STATE_DRAINING)) return "draining";
+  if (any(v1::RANK_STATE_LOADING)) return "loading";
+  if (any(v1::RANK_STATE_FORMING)) return "forming";
+  if (any(v1::RANK_STATE_WARMING)) return "warming";
+  return "ready";
+}
+
+std::string DetailOf(const std::vector<v1::RankStatus>& ranks) {
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    if (!ranks[r].reachable())
+      return absl::StrCat("rank ", r, " at ", ranks[r].address(), ": ",
+                          ranks[r].error());
+    if (!ranks[r].worker().detail().empty())
+      return absl::StrCat("rank ", r, ": ", ranks[r].worker().detail());
+  }
+  return "";
+}
+
+}  // namespace
+
+WorkerGroup::WorkerGroup(std::string name, std::vector<std::string> addresses,
+                         std::function<void(bool)> on_change)
+    : name_(std::move(name)),
+      addresses_(std::move(addresses)),
+      on_change_(std::move(on_change)) {
+  CHECK(!addresses_.empty());
+  View unseen;
+  unseen.state = "forming";
+  unseen.detail = "no rank was reached yet";
+  for (const std::string& address : addresses_) {
+    stubs_.push_back(StubOf(address));
+    v1::RankStatus rank;
+    rank.set_address(address);
+    rank.set_error("not reached yet");
+    unseen.ranks.push_back(rank);
+  }
+  view_ = std::make_shared<const View>(std::move(unseen));
+  thread_ = std::thread([this] { Watch(); });
+}
+
+WorkerGroup::~WorkerGroup() {
+  {
+    MutexLock lock(mutex_);
+    stop_ = true;
+    changed_.SignalAll();
+  }
+  thread_.join();
+}
+
+std::shared_ptr<const WorkerGroup::View> WorkerGroup::view() const {
+  MutexLock lock(mutex_);
+  return view_;
+}
+
+absl::Status WorkerGroup::CheckReady() const {
+  const std::shared_ptr<const View> now = view();
+  if (now->ready) return absl::OkStatus();
+  const bool starting = now->epoch == 0;
+  return ReasonedError(
+      absl::StatusCode::kUnavailable, starting ? "STARTING" : "NO_READY_GROUP",
+      absl::StrCat("group ", name_, " is ", now->state,
+                   now->detail.empty() ? "" : ": ", now->detail),
+      {{"phase", now->state}});
+}
+
+void WorkerGroup::Refresh() {
+  MutexLock lock(mutex_);
+  refresh_ = true;
+  changed_.SignalAll();
+}
+
+void WorkerGroup::Watch() {
+  while (true) {
+    std::shared_ptr<const View> seen = Look();
+    const bool ready = seen->ready;
+    {
+      MutexLock lock(mutex_);
+      if (stop_) return;
+      view_ = std::move(seen);
+    }
+    if (!told_ || ready != was_ready_) {
+      LogInfo("router", ready ? "group ready" : "group not ready",
+              {{"group", name_},
+               {"epoch", view()->epoch},
+               {"state", view()->state}});
+      on_change_(ready);
+      told_ = true;
+      was_ready_ = ready;
+    }
+    MutexLock lock(mutex_);
+    changed_.WaitFor(
+        mutex_, kInterval,
+        [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stop_ || refresh_; });
+    refresh_ = false;
+    if (stop_) return;
+  }
+}
+
+// All ranks are asked at once, so that a silent one delays nobody's news by
+// more than its own deadline.
+std::shared_ptr<const WorkerGroup::View> WorkerGroup::Look() {
+  struct Call {
+    grpc::ClientContext context;
+    v1::WorkerStatusRequest request;
+    v1::WorkerStatus response;
+    grpc::Status status;
+    uint64_t epoch = 0;
+  };
+  std::vector<Call> calls(addresses_.size());
+  Mutex done_mutex;
+  CondVar done;
+  size_t left = calls.size();
+  for (size_t r = 0; r < calls.size(); ++r) {
+    Call& call = calls[r];
+    call.context.set_deadline(std::chrono::system_clock::now() +
+                              kStatusDeadline);
+    stubs_[r]->async()->GetStatus(&call.context, &call.request, &call.response,
+                                  [&, r](grpc::Status status) {
+                                    MutexLock lock(done_mutex);
+                                    calls[r].status = std::move(status);
+                                    --left;
+                                    done.SignalAll();
+                                  });
+  }
+  {
+    MutexLock lock(done_mutex);
+    done.Wait(done_mutex, [&] { return left == 0; });
+  }
+  View seen;
+  bool same_epoch = true;
+  for (size_t r = 0; r < calls.size(); ++r) {
+    v1::RankStatus rank;
+    rank.set_address(addresses_[r]);
+    rank.set_reachable(calls[r].status.ok());
+    if (!calls[r].status.ok()) rank.set_error(calls[r].status.error_message());
+    calls[r].epoch = calls[r].response.epoch();
+    *rank.mutable_worker() = std::move(calls[r].response);
+    seen.epoch = std::max(seen.epoch, rank.worker().epoch());
+    same_epoch =
+        same_epoch && rank.worker().epoch() == calls[0].epoch;
+    seen.ranks.push_back(std::move(rank));
+  }
+  seen.state = StateName(seen.ranks);
+  seen.detail = DetailOf(seen.ranks);
+  if (seen.state == "ready" && !same_epoch) {
+    seen.state = "forming";
+    seen.detail = "the ranks are not in one epoch yet";
+  }
+  seen.ready = seen.state == "ready";
+  return std::make_shared<const View>(std::move(seen));
+}
+
+}  // namespace phalanx

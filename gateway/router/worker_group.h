@@ -1,0 +1,75 @@
+#ifndef PHALANX_GATEWAY_ROUTER_WORKER_GROUP_H_
+#define PHALANX_GATEWAY_ROUTER_WORKER_GROUP_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "admin.pb.h"
+#include "common/mutex.h"
+#include "worker.grpc.pb.h"
+
+namespace phalanx {
+
+// The N ranks of one group as a gateway sees them: asks each for its status
+// five times a second, and knows from the answers whether the group can serve.
+// Made by main; outlives every stream; has one thread. Methods: any thread.
+class WorkerGroup {
+ public:
+  // What was seen last.
+  struct View {
+    bool ready = false;  // Every rank is, in one epoch.
+    std::string state;   // As GroupStatus.state.
+    std::string detail;  // Why it is not ready.
+    uint64_t epoch = 0;
+    std::vector<v1::RankStatus> ranks;  // In order of rank.
+
+    // Rank 0's facts; empty before it was reached.
+    const v1::WorkerStatus& leader() const { return ranks.front().worker(); }
+  };
+
+  // addresses[r] is where rank r listens; at least one. `on_change` is called
+  // on the watching thread whenever `ready` changes, and once at the start.
+  WorkerGroup(std::string name, std::vector<std::string> addresses,
+              std::function<void(bool ready)> on_change);
+  ~WorkerGroup();
+
+  std::shared_ptr<const View> view() const;
+  const std::string& name() const { return name_; }
+
+  // OK if ready; else UNAVAILABLE with STARTING or NO_READY_GROUP.
+  absl::Status CheckReady() const;
+
+  // Rank 0's stub, for Generate and Cancel.
+  v1::Worker::StubInterface& leader() { return *stubs_.front(); }
+
+  // Look again now: a stream has just seen the group fail.
+  void Refresh();
+
+ private:
+  void Watch();
+  std::shared_ptr<const View> Look();
+
+  const std::string name_;
+  const std::vector<std::string> addresses_;
+  const std::function<void(bool)> on_change_;
+  std::vector<std::unique_ptr<v1::Worker::StubInterface>> stubs_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::shared_ptr<const View> view_ ABSL_GUARDED_BY(mutex_);
+  bool refresh_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool was_ready_ = false;  // The watching thread's.
+  bool told_ = false;
+  std::thread thread_;
+};
+
+}  // namespace phalanx
+
+#endif  // PHALANX_GATEWAY_ROUTER_WORKER_GROUP_H_

@@ -1,0 +1,67 @@
+#ifndef PHALANX_KERNELS_CPU_KERNELS_H_
+#define PHALANX_KERNELS_CPU_KERNELS_H_
+
+// The kernels of one instruction set, PHALANX_ISA: what each kernel file
+// defines and kernel_table.cc collects. Contracts are those of Ops and
+// KernelTable.
+
+#include <cstdint>
+
+#include "kernels/cpu/kernel_table.h"
+#include "kernels/packed_weight.h"
+#include "kernels/sequences.h"
+#include "kernels/tensor.h"
+
+namespace phalanx::PHALANX_ISA {
+
+// matmul.cc, experts.cc
+void PackWeight(const uint16_t* host, int64_t index, PackedWeight& w);
+void MatMul(ThreadPool&, Tensor x, const PackedWeight& w, Tensor y);
+void GateUp(ThreadPool&, Tensor x, const PackedWeight& w, Tensor y);
+void MatMulSliced(ThreadPool&, Tensor x, const PackedWeight& w, int slices,
+                  Tensor y);
+void ExpertsGateUp(ThreadPool&, Tensor x, const PackedWeight& w,
+                   Routing routing, Tensor hidden);
+void ExpertsDown(ThreadPool&, Tensor hidden, const PackedWeight& w,
+                 Routing routing, Tensor shared_hidden,
+                 const PackedWeight& shared_w, Tensor shared_gate, int slices,
+                 Tensor y);
+
+// route.cc
+void Route(ThreadPool&, Tensor logits, bool renormalise, Routing routing);
+
+// norm.cc
+void RmsNorm(ThreadPool&, Tensor x, Tensor w, float eps, Tensor y);
+void GatedRmsNorm(ThreadPool&, Tensor x, Tensor z, Tensor w, float eps,
+                  Tensor y);
+void L2Norm(ThreadPool&, Tensor x, float scale, Tensor y);
+
+// elementwise.cc
+void Embed(ThreadPool&, Tensor ids, Tensor table, int64_t first_id, Tensor y);
+void SelectOwner(ThreadPool&, Tensor ids, int64_t rows_per_rank,
+                 Tensor gathered, Tensor y);
+void GatherRows(ThreadPool&, Tensor x, Tensor rows, Tensor y);
+void Add(ThreadPool&, Tensor a, Tensor b, Tensor y);
+void MulSigmoid(ThreadPool&, Tensor x, Tensor gate, Tensor y);
+
+// rope.cc
+void Rope(ThreadPool&, Tensor positions, Tensor inv_freq, Tensor x);
+
+// attention.cc
+void StoreKv(ThreadPool&, Tensor k, Tensor v, Tensor places, Tensor keys,
+             Tensor values);
+void PagedAttention(ThreadPool&, Tensor q, Tensor keys, Tensor values,
+                    const Sequences& sequences, float scale, Tensor y);
+
+// conv.cc, gated_delta.cc
+void ConvSilu(ThreadPool&, Tensor x, Tensor w, const Sequences& sequences,
+              Tensor state, Tensor y);
+void GdnGates(ThreadPool&, Tensor a, Tensor b, Tensor a_log, Tensor dt_bias,
+              Tensor g, Tensor beta);
+void GatedDelta(ThreadPool&, Tensor q, Tensor k, Tensor v, Tensor g,
+                Tensor beta, const Sequences& sequences, Tensor state,
+                Tensor y);
+
+}  // namespace phalanx::PHALANX_ISA
+
+#endif  // PHALANX_KERNELS_CPU_KERNELS_H_

@@ -1,0 +1,58 @@
+#ifndef PHALANX_KERNELS_REFERENCE_REFERENCE_BACKEND_H_
+#define PHALANX_KERNELS_REFERENCE_REFERENCE_BACKEND_H_
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "kernels/backend.h"
+#include "kernels/reference/reference_ops.h"
+
+namespace phalanx {
+
+struct ReferenceBackendConfig {
+  // Of all Buffers together; 0: none. Beyond it Allocate answers
+  // RESOURCE_EXHAUSTED.
+  int64_t memory_limit_bytes = 0;
+};
+
+// The obvious twin of every backend and the oracle of their tests: activations
+// and caches f32, sums and functions in double, weights plain row-major bf16,
+// no threads. Never served. Made by a test or a tool; one thread at a time.
+class ReferenceBackend final : public Backend {
+ public:
+  explicit ReferenceBackend(const ReferenceBackendConfig& config = {});
+  ~ReferenceBackend() override;
+  ReferenceBackend(const ReferenceBackend&) = delete;
+  ReferenceBackend& operator=(const ReferenceBackend&) = delete;
+
+  DType activation_dtype() const override { return DType::kF32; }
+  std::string kernel_family() const override { return "reference-1"; }
+  std::string instruction_set() const override { return "double"; }
+  int threads() const override { return 1; }
+
+  absl::StatusOr<Buffer> Allocate(int64_t bytes, MemoryCategory category,
+                                  absl::string_view what) override;
+  int64_t allocated_bytes(MemoryCategory category) const override;
+  void Upload(const void* host, Tensor device) override;
+  void Download(Tensor device, void* host) override;
+  absl::StatusOr<PackedWeight> AllocateWeight(int64_t count, int64_t rows,
+                                              int64_t cols, WeightLayout layout,
+                                              MemoryCategory category,
+                                              absl::string_view what) override;
+  void PackWeight(const uint16_t* host, int64_t index,
+                  PackedWeight& weight) override;
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+  Ops& ops() override { return ops_; }
+
+ private:
+  int64_t held_bytes() const;
+
+  const ReferenceBackendConfig config_;
+  std::array<int64_t, kMemoryCategories> allocated_bytes_{};
+  ReferenceOps ops_;
+};
+
+}  // namespace phalanx
+
+#endif  // PHALANX_KERNELS_REFERENCE_REFERENCE_BACKEND_H_

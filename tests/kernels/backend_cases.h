@@ -1,0 +1,30 @@
+#ifndef PHALANX_TESTS_KERNELS_BACKEND_CASES_H_
+#define PHALANX_TESTS_KERNELS_BACKEND_CASES_H_
+
+// Every backend that the contract suite is run against.
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+
+namespace phalanx {
+
+struct BackendCase {
+  std::string name;  // Letters, digits and _, as gtest wants it.
+  std::function<std::unique_ptr<Backend>(int threads)> make;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const BackendCase& backend) {
+  return out << backend.name;
+}
+
+// What this machine can run: the reference first, then the served ones.
+const std::vector<BackendCase>& BackendCases();
+
+}  // namespace phalanx
+
+#endif  // PHALANX_TESTS_KERNELS_BACKEND_CASES_H_

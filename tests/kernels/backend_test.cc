@@ -1,0 +1,173 @@
+// What every backend promises of its memory, weights and names; backend.h.
+
+#include "kernels/backend.h"
+
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/bf16.h"
+#include "tests/kernels/ops_contract.h"
+#include "tests/support/status_matchers.h"
+
+namespace phalanx {
+namespace {
+
+using testing::Each;
+using testing::HasSubstr;
+
+class BackendContract : public OpsContract {
+ protected:
+  Backend& backend_ = rig_.backend();
+};
+
+using BackendContractDeathTest = BackendContract;
+
+TEST_P(BackendContract, AllocatesZeroedMemory) {
+  auto buffer = backend_.Allocate(1000, MemoryCategory::kComm, "a test");
+  ASSERT_OK(buffer);
+  std::vector<char> host(1000, 1);
+
+  backend_.Download(MakeTensor(buffer->data(), DType::kF32, 250), host.data());
+
+  EXPECT_THAT(host, Each(0));
+}
+
+TEST_P(BackendContract, ZeroesMemoryThatWasUsedBefore) {
+  const std::vector<char> ones(4096, 1);
+  for (int round = 0; round < 2; ++round) {
+    auto buffer = backend_.Allocate(4096, MemoryCategory::kComm, "a test");
+    ASSERT_OK(buffer);
+    const Tensor all = MakeTensor(buffer->data(), DType::kF32, 1024);
+    std::vector<char> host(4096, 1);
+
+    backend_.Download(all, host.data());
+    backend_.Upload(ones.data(), all);
+
+    EXPECT_THAT(host, Each(0)) << "round " << round;
+  }
+}
+
+TEST_P(BackendContract, AlignsMemoryToCacheLines) {
+  for (int64_t bytes : {1, 63, 64, 65, 5000}) {
+    auto buffer = backend_.Allocate(bytes, MemoryCategory::kComm, "a test");
+    ASSERT_OK(buffer);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % 64, 0u) << bytes;
+  }
+}
+
+TEST_P(BackendContract, CountsWhatIsHeldByCategoryUntilItIsGivenBack) {
+  const int64_t before = backend_.allocated_bytes(MemoryCategory::kGdnState);
+  const int64_t other = backend_.allocated_bytes(MemoryCategory::kKvCache);
+  {
+    auto buffer = backend_.Allocate(1000, MemoryCategory::kGdnState, "a test");
+    ASSERT_OK(buffer);
+    EXPECT_GE(backend_.allocated_bytes(MemoryCategory::kGdnState),
+              before + 1000);
+    EXPECT_EQ(backend_.allocated_bytes(MemoryCategory::kKvCache), other);
+  }
+
+  EXPECT_EQ(backend_.allocated_bytes(MemoryCategory::kGdnState), before);
+}
+
+TEST_P(BackendContract, CountsAMovedBufferOnce) {
+  const int64_t before = backend_.allocated_bytes(MemoryCategory::kComm);
+  {
+    auto buffer = backend_.Allocate(64, MemoryCategory::kComm, "a test");
+    ASSERT_OK(buffer);
+    const Buffer moved = *std::move(buffer);
+    EXPECT_GE(backend_.allocated_bytes(MemoryCategory::kComm), before + 64);
+  }
+
+  EXPECT_EQ(backend_.allocated_bytes(MemoryCategory::kComm), before);
+}
+
+TEST_P(BackendContract, RefusesMoreMemoryThanThereIs) {
+  constexpr int64_t kTooMuch = int64_t{1} << 60;
+
+  EXPECT_THAT(
+      backend_.Allocate(kTooMuch, MemoryCategory::kKvCache, "the KV cache"),
+      StatusIs(absl::StatusCode::kResourceExhausted,
+               testing::AllOf(HasSubstr("the KV cache"),
+                              HasSubstr(std::to_string(kTooMuch)))));
+}
+
+TEST_P(BackendContract, DownloadsWhatWasUploaded) {
+  std::vector<int32_t> sent(300), got(300);
+  std::iota(sent.begin(), sent.end(), -7);
+  const Tensor tensor = rig_.I32({3, 100}, sent);
+
+  backend_.Download(tensor, got.data());
+
+  EXPECT_EQ(got, sent);
+}
+
+TEST_P(BackendContract, AllocatesAWeightOfTheShapeAskedFor) {
+  auto weight = backend_.AllocateWeight(
+      3, 10, 6, WeightLayout::kGateUp, MemoryCategory::kExperts, "the experts");
+
+  ASSERT_OK(weight);
+  EXPECT_EQ(weight->count, 3);
+  EXPECT_EQ(weight->rows, 10);
+  EXPECT_EQ(weight->cols, 6);
+  EXPECT_EQ(weight->layout, WeightLayout::kGateUp);
+  EXPECT_EQ(weight->share_bytes(), 3 * 10 * 6 * 2);
+  EXPECT_GE(weight->matrix_bytes, 10 * 6 * 2);
+  EXPECT_GE(weight->storage.bytes(), 3 * weight->matrix_bytes);
+  EXPECT_GE(backend_.allocated_bytes(MemoryCategory::kExperts),
+            weight->storage.bytes());
+}
+
+TEST_P(BackendContract, PacksEveryMatrixOfAWeightByItself) {
+  // Filled in another order than they lie; each the identity times its index.
+  auto weight = backend_.AllocateWeight(
+      3, 4, 2, WeightLayout::kGateUp, MemoryCategory::kExperts, "the experts");
+  ASSERT_OK(weight);
+  for (int e : {2, 0, 1}) {
+    Floats values(8, 0);
+    values[0] = 64;  // Gate of output 0; output 1 has none.
+    values[4] = static_cast<float>(e + 1);
+    std::vector<uint16_t> host;
+    for (float value : values) host.push_back(F32ToBf16(value));
+    backend_.PackWeight(host.data(), e, *weight);
+  }
+  const Routing routing = {
+      rig_.I32({1, 3}, {0, 1, 2}), rig_.Param({1, 3}, {1, 1, 1}),
+      rig_.I32({4}, {0, 1, 2, 3}), rig_.I32({3}, {0, 1, 2})};
+  const Tensor hidden = rig_.Act({3, 2});
+
+  ops_.ExpertsGateUp(rig_.Act({1, 2}, {1, 0}), *weight, routing, hidden);
+
+  EXPECT_EQ(rig_.Read(hidden), (Floats{64, 0, 128, 0, 192, 0}));
+}
+
+TEST_P(BackendContract, SaysWhatItIs) {
+  EXPECT_FALSE(backend_.kernel_family().empty());
+  EXPECT_FALSE(backend_.instruction_set().empty());
+  EXPECT_EQ(backend_.threads(), 1);
+  EXPECT_NE(backend_.activation_dtype(), DType::kI32);
+}
+
+TEST_P(BackendContractDeathTest, PackWeightRefusesAnIndexPastTheEnd) {
+  auto weight = backend_.AllocateWeight(1, 1, 2, WeightLayout::kPlain,
+                                        MemoryCategory::kExperts, "a test");
+  ASSERT_OK(weight);
+  const uint16_t host[2] = {0, 0};
+
+  EXPECT_DEATH(backend_.PackWeight(host, 1, *weight), "index");
+}
+
+TEST_P(BackendContractDeathTest, AllocateWeightRefusesAnOddNumberOfColumns) {
+  EXPECT_DEATH(
+      (void)backend_.AllocateWeight(1, 1, 3, WeightLayout::kPlain,
+                                    MemoryCategory::kExperts, "a test"),
+      "cols");
+}
+
+PHALANX_FOR_EVERY_BACKEND(BackendContract);
+PHALANX_FOR_EVERY_BACKEND(BackendContractDeathTest);
+
+}  // namespace
+}  // namespace phalanx

@@ -1,0 +1,85 @@
+#include "worker/checkpoint/digest.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/status_matchers.h"
+#include "tests/worker/checkpoint/checkpoint_files.h"
+
+namespace phalanx {
+namespace {
+
+constexpr size_t kEnd = 32 << 10;
+
+// The digest of a folder with these files; the index lists all tensors.
+std::string DigestOf(const std::map<std::string, TensorSpecs>& files) {
+  const TempFolder folder;
+  nlohmann::json index = {{"weight_map", nlohmann::json::object()}};
+  for (const auto& [file, tensors] : files) {
+    folder.Write(file, SafetensorsBytes(tensors));
+    for (const auto& [name, tensor] : tensors) index["weight_map"][name] = file;
+  }
+  folder.Write("model.safetensors.index.json", index.dump());
+  const auto checkpoint = Checkpoint::Open(folder.path());
+  EXPECT_OK(checkpoint);
+  return checkpoint.ok() ? ModelDigest(*checkpoint) : "";
+}
+
+TensorSpecs Bytes(const std::string& name, const std::string& data) {
+  return {{name, {"U8", {static_cast<int64_t>(data.size())}, data}}};
+}
+
+std::string DigestOfBytes(const std::string& data) {
+  return DigestOf({{"1.safetensors", Bytes("a", data)}});
+}
+
+TEST(ModelDigest, IsSixtyFourHexadecimalDigits) {
+  EXPECT_THAT(DigestOfBytes("x"), testing::MatchesRegex("[0-9a-f]+"));
+  EXPECT_EQ(DigestOfBytes("x").size(), 64u);
+}
+
+TEST(ModelDigest, IsTheSameEachTime) {
+  EXPECT_EQ(DigestOfBytes("x"), DigestOfBytes("x"));
+}
+
+TEST(ModelDigest, IgnoresNamesAndOrderOfFiles) {
+  const TensorSpecs a = Bytes("a", "1");
+  const TensorSpecs b = Bytes("b", "2");
+  EXPECT_EQ(DigestOf({{"1.safetensors", a}, {"2.safetensors", b}}),
+            DigestOf({{"1.safetensors", b}, {"2.safetensors", a}}));
+}
+
+TEST(ModelDigest, ChangesWithATensorsName) {
+  EXPECT_NE(DigestOf({{"1.safetensors", Bytes("a", "1")}}),
+            DigestOf({{"1.safetensors", Bytes("b", "1")}}));
+}
+
+TEST(ModelDigest, SeesBothEndsOfALargeTensor) {
+  const std::string data(4 * kEnd, 'x');
+  std::string first = data;
+  std::string last = data;
+  first[kEnd - 1] = 'y';
+  last[data.size() - kEnd] = 'y';
+  EXPECT_NE(DigestOfBytes(data), DigestOfBytes(first));
+  EXPECT_NE(DigestOfBytes(data), DigestOfBytes(last));
+}
+
+TEST(ModelDigest, SeesEveryByteOfASmallTensor) {
+  const std::string data(kEnd + 100, 'x');
+  for (size_t at : {size_t{0}, kEnd - 1, kEnd, data.size() - 1}) {
+    std::string changed = data;
+    changed[at] = 'y';
+    EXPECT_NE(DigestOfBytes(data), DigestOfBytes(changed)) << at;
+  }
+}
+
+TEST(ModelDigest, PassesOverTheMiddleOfALargeTensor) {
+  const std::string data(4 * kEnd, 'x');
+  std::string changed = data;
+  changed[2 * kEnd] = 'y';
+  EXPECT_EQ(DigestOfBytes(data), DigestOfBytes(changed));
+}
+
+}  // namespace
+}  // namespace phalanx

@@ -1,0 +1,91 @@
+#ifndef PHALANX_TESTS_WORKER_CHECKPOINT_FAKE_BACKEND_H_
+#define PHALANX_TESTS_WORKER_CHECKPOINT_FAKE_BACKEND_H_
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "kernels/backend.h"
+
+namespace phalanx {
+
+// Host memory, packed weights stored as plain rows, no operations: shows a test
+// what the loader handed over, row by row.
+class FakeBackend : public Backend {
+ public:
+  DType activation_dtype() const override { return DType::kBf16; }
+  std::string kernel_family() const override { return "none"; }
+  std::string instruction_set() const override { return "none"; }
+  int threads() const override { return 1; }
+
+  absl::StatusOr<Buffer> Allocate(int64_t bytes, MemoryCategory category,
+                                  absl::string_view what) override {
+    int64_t& held = held_[static_cast<size_t>(category)];
+    if (capacity_bytes >= 0 && held + bytes > capacity_bytes)
+      return absl::ResourceExhaustedError(
+          absl::StrCat(what, " needs ", bytes, " bytes"));
+    held += bytes;
+    void* data = std::calloc(static_cast<size_t>(bytes) + 1, 1);
+    return Buffer(data, bytes, [&held](void* freed, int64_t size) {
+      std::free(freed);
+      held -= size;
+    });
+  }
+
+  int64_t allocated_bytes(MemoryCategory category) const override {
+    return held_[static_cast<size_t>(category)];
+  }
+
+  void Upload(const void* host, Tensor device) override {
+    CHECK(device.contiguous());
+    std::memcpy(device.data, host, Bytes(device));
+  }
+  void Download(Tensor device, void* host) override {
+    std::memcpy(host, device.data, Bytes(device));
+  }
+
+  absl::StatusOr<PackedWeight> AllocateWeight(int64_t count, int64_t rows,
+                                              int64_t cols, WeightLayout layout,
+                                              MemoryCategory category,
+                                              absl::string_view what) override {
+    CHECK(cols % 2 == 0);
+    PackedWeight weight;
+    weight.count = count;
+    weight.rows = rows;
+    weight.cols = cols;
+    weight.layout = layout;
+    weight.matrix_bytes = rows * cols * 2;
+    auto storage = Allocate(count * weight.matrix_bytes, category, what);
+    if (!storage.ok()) return storage.status();
+    weight.storage = *std::move(storage);
+    return weight;
+  }
+
+  void PackWeight(const uint16_t* host, int64_t index,
+                  PackedWeight& weight) override {
+    CHECK(index >= 0 && index < weight.count);
+    std::memcpy(
+        static_cast<char*>(weight.storage.data()) + index * weight.matrix_bytes,
+        host, static_cast<size_t>(weight.matrix_bytes));
+  }
+
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+  Ops& ops() override { CheckFailed(__FILE__, __LINE__, "no operations"); }
+
+  int64_t capacity_bytes = -1;  // Of each category; negative: no end.
+
+ private:
+  static size_t Bytes(const Tensor& tensor) {
+    return static_cast<size_t>(tensor.elements() * ElementBytes(tensor.dtype));
+  }
+
+  std::array<int64_t, kMemoryCategories> held_{};
+};
+
+}  // namespace phalanx
+
+#endif  // PHALANX_TESTS_WORKER_CHECKPOINT_FAKE_BACKEND_H_

@@ -1,0 +1,136 @@
+#include "worker/checkpoint/loader.h"
+
+#include <cmath>
+#include <utility>
+
+#include "common/status.h"
+#include "worker/checkpoint/mapped_file.h"
+#include "worker/checkpoint/weight_loader.h"
+
+namespace phalanx {
+
+using enum TensorRole;
+
+absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
+                                    const ModelConfig& config,
+                                    const LocalShape& shape, Backend& backend) {
+  ASSIGN_OR_RETURN(const TensorTable table,
+                   TensorTable::Match(checkpoint, config));
+  return WeightLoader(table, config, shape, backend).Load();
+}
+
+absl::StatusOr<Weights> WeightLoader::Load() {
+  RETURN_IF_ERROR(LoadVocabulary());
+  weights_.layers.resize(static_cast<size_t>(config_.num_layers()));
+  for (int layer = 0; layer < config_.num_layers(); ++layer)
+    RETURN_IF_ERROR(LoadLayer(layer));
+  RETURN_IF_ERROR(LoadPlain(kFinalNorm, -1, Fold::kOnePlus, &weights_.norm));
+  RETURN_IF_ERROR(LoadRotary());
+  RETURN_IF_ERROR(backend_.Synchronize());
+  return std::move(weights_);
+}
+
+absl::Status WeightLoader::LoadVocabulary() {
+  const int64_t rows = shape_.vocab_rows;
+  const int64_t hidden = config_.hidden_size;
+  const MatrixPiece embed = Piece(kEmbed, -1);
+  const Range owned = embed.ranges[0];
+  ASSIGN_OR_RETURN(void* data,
+                   AllocatePlain(rows * hidden * 2, "embed_tokens"));
+  weights_.embed = MakeTensor(data, DType::kBf16, rows, hidden);
+  // Padding stays as allocated: zero.
+  if (owned.size() > 0)
+    backend_.Upload(embed.data.data() + owned.begin * hidden * 2,
+                    Rows(weights_.embed, 0, owned.size()));
+  // Tied weights are one tensor of the file: counted once, and held in both
+  // layouts.
+  const MatrixPiece lm_head =
+      config_.tie_word_embeddings ? embed : Piece(kLmHead, -1);
+  RETURN_IF_ERROR(LoadPacked("lm_head", {.rows = rows, .cols = hidden},
+                             {&lm_head, 1}, &weights_.lm_head));
+  MappedFile::DropPages(embed.data);
+  return absl::OkStatus();
+}
+
+absl::Status WeightLoader::LoadRotary() {
+  const int64_t count = config_.rotary_dim / 2;
+  std::vector<float> inv_freq;
+  for (int64_t i = 0; i < count; ++i)
+    inv_freq.push_back(static_cast<float>(std::pow(
+        config_.rope_theta, -2.0 * static_cast<double>(i) /
+                                static_cast<double>(config_.rotary_dim))));
+  ASSIGN_OR_RETURN(void* data, AllocatePlain(count * 4, "inv_freq"));
+  weights_.inv_freq = MakeTensor(data, DType::kF32, count);
+  backend_.Upload(inv_freq.data(), weights_.inv_freq);
+  return absl::OkStatus();
+}
+
+absl::Status WeightLoader::LoadLayer(int layer) {
+  LayerWeights& out = weights_.layers[static_cast<size_t>(layer)];
+  RETURN_IF_ERROR(
+      LoadPlain(kInputNorm, layer, Fold::kOnePlus, &out.mixer_norm));
+  RETURN_IF_ERROR(
+      LoadPlain(kPostAttentionNorm, layer, Fold::kOnePlus, &out.moe_norm));
+  if (config_.layer_types[static_cast<size_t>(layer)] ==
+      LayerKind::kFullAttention) {
+    RETURN_IF_ERROR(
+        LoadAttention(layer, &out.mixer.emplace<AttentionWeights>()));
+  } else {
+    RETURN_IF_ERROR(LoadGdn(layer, &out.mixer.emplace<GdnWeights>()));
+  }
+  return LoadMoe(layer, &out.moe);
+}
+
+MatrixPiece WeightLoader::Piece(TensorRole role, int layer, int expert) {
+  MatrixPiece piece =
+      MakePiece(table_.at(role, layer, expert), SliceOf(role, config_, shape_));
+  weights_.non_expert_bytes += piece.piece_bytes();
+  return piece;
+}
+
+absl::Status WeightLoader::LoadPlain(TensorRole role, int layer, Fold fold,
+                                     Tensor* out) {
+  const StoredTensor& tensor = table_.at(role, layer);
+  std::vector<float> values = ReadF32(tensor, SliceOf(role, config_, shape_));
+  const int64_t count = static_cast<int64_t>(values.size());
+  weights_.non_expert_bytes +=
+      count * (tensor.type == StoredType::kF32 ? 4 : 2);
+  if (fold == Fold::kOnePlus)
+    for (float& value : values) value += 1.0f;
+  ASSIGN_OR_RETURN(void* data, AllocatePlain(count * 4, tensor.name));
+  // The convolution is a matrix, all else a vector.
+  *out = role == kConv ? MakeTensor(data, DType::kF32,
+                                    count / config_.linear_conv_kernel_dim,
+                                    config_.linear_conv_kernel_dim)
+                       : MakeTensor(data, DType::kF32, count);
+  backend_.Upload(values.data(), *out);
+  MappedFile::DropPages(tensor.data);
+  return absl::OkStatus();
+}
+
+absl::Status WeightLoader::LoadPacked(absl::string_view what, MatrixSize size,
+                                      std::span<const MatrixPiece> pieces,
+                                      PackedWeight* out) {
+  ASSIGN_OR_RETURN(*out,
+                   backend_.AllocateWeight(1, size.rows, size.cols, size.layout,
+                                           MemoryCategory::kNonExpert, what));
+  Pack(pieces, 0, out);
+  return absl::OkStatus();
+}
+
+void WeightLoader::Pack(std::span<const MatrixPiece> pieces, int64_t index,
+                        PackedWeight* out) {
+  backend_.PackWeight(Assemble(pieces, out->rows, out->cols, &scratch_), index,
+                      *out);
+  for (const MatrixPiece& piece : pieces) MappedFile::DropPages(piece.data);
+}
+
+absl::StatusOr<void*> WeightLoader::AllocatePlain(int64_t bytes,
+                                                  absl::string_view what) {
+  ASSIGN_OR_RETURN(Buffer buffer,
+                   backend_.Allocate(bytes, MemoryCategory::kNonExpert, what));
+  weights_.storage.push_back(std::move(buffer));
+  return weights_.storage.back().data();
+}
+
+}  // namespace phalanx

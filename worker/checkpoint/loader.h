@@ -1,0 +1,27 @@
+#ifndef PHALANX_WORKER_CHECKPOINT_LOADER_H_
+#define PHALANX_WORKER_CHECKPOINT_LOADER_H_
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/model_config.h"
+#include "worker/checkpoint/weights.h"
+
+namespace phalanx {
+
+// Copies one rank's share of a checkpoint into the backend's memory, laid out
+// as weights.h says. `shape` is MakeLocalShape's for `config`. On the host it
+// takes a temporary of at most the largest matrix of the rank; pages of the
+// mapped files are given back as they are done with.
+//
+// DATA_LOSS lists all tensors that are missing, unexpected or mis-shaped;
+// RESOURCE_EXHAUSTED comes from the backend and names the weight. Call from the
+// thread that may call Allocate; the result must die before the backend, and
+// does not need the checkpoint any more.
+absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
+                                    const ModelConfig& config,
+                                    const LocalShape& shape, Backend& backend);
+
+}  // namespace phalanx
+
+#endif  // PHALANX_WORKER_CHECKPOINT_LOADER_H_

@@ -1,0 +1,117 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/checkpoint/weight_loader.h"
+
+namespace phalanx {
+
+using enum TensorRole;
+
+absl::Status WeightLoader::LoadAttention(int layer, AttentionWeights* out) {
+  const int64_t head = config_.head_dim;
+  const std::string where = absl::StrCat("layers.", layer, ".self_attn.");
+  // The file has query and gate head by head; the model reads all queries, then
+  // all gates. One of the two is a view of the same bytes: counted once.
+  MatrixPiece query = Piece(kQProj, layer);
+  MatrixPiece gate = query;
+  const Range rows = query.ranges[0];
+  query.ranges = HeadHalves(rows, head, HeadHalf::kQuery);
+  gate.ranges = HeadHalves(rows, head, HeadHalf::kGate);
+  const MatrixPiece pieces[] = {std::move(query), std::move(gate),
+                                Piece(kKProj, layer), Piece(kVProj, layer)};
+  RETURN_IF_ERROR(
+      LoadPacked(absl::StrCat(where, "qgkv"),
+                 {.rows = 2 * (shape_.query_heads + shape_.kv_heads) * head,
+                  .cols = config_.hidden_size},
+                 pieces, &out->qgkv));
+  RETURN_IF_ERROR(LoadPlain(kQNorm, layer, Fold::kOnePlus, &out->q_norm));
+  RETURN_IF_ERROR(LoadPlain(kKNorm, layer, Fold::kOnePlus, &out->k_norm));
+  const MatrixPiece o = Piece(kOProj, layer);
+  return LoadPacked(
+      absl::StrCat(where, "o"),
+      {.rows = config_.hidden_size, .cols = shape_.query_heads * head}, {&o, 1},
+      &out->o);
+}
+
+absl::Status WeightLoader::LoadGdn(int layer, GdnWeights* out) {
+  const int64_t value_rows =
+      shape_.gdn_value_heads * config_.linear_value_head_dim;
+  const std::string where = absl::StrCat("layers.", layer, ".linear_attn.");
+  const MatrixPiece pieces[] = {Piece(kInProjQkv, layer),
+                                Piece(kInProjZ, layer), Piece(kInProjB, layer),
+                                Piece(kInProjA, layer)};
+  RETURN_IF_ERROR(LoadPacked(
+      absl::StrCat(where, "in_proj"),
+      {.rows = shape_.conv_channels + value_rows + 2 * shape_.gdn_value_heads,
+       .cols = config_.hidden_size},
+      pieces, &out->in_proj));
+  RETURN_IF_ERROR(LoadPlain(kConv, layer, Fold::kNothing, &out->conv));
+  RETURN_IF_ERROR(LoadPlain(kALog, layer, Fold::kNothing, &out->a_log));
+  RETURN_IF_ERROR(LoadPlain(kDtBias, layer, Fold::kNothing, &out->dt_bias));
+  RETURN_IF_ERROR(LoadPlain(kGdnNorm, layer, Fold::kNothing, &out->norm));
+  const MatrixPiece out_proj = Piece(kOutProj, layer);
+  return LoadPacked(absl::StrCat(where, "out_proj"),
+                    {.rows = config_.hidden_size, .cols = value_rows},
+                    {&out_proj, 1}, &out->out_proj);
+}
+
+absl::Status WeightLoader::LoadMoe(int layer, MoeWeights* out) {
+  const int64_t hidden = config_.hidden_size;
+  const std::string where = absl::StrCat("layers.", layer, ".mlp.");
+  const MatrixPiece router = Piece(kRouter, layer);
+  RETURN_IF_ERROR(LoadPacked(absl::StrCat(where, "router"),
+                             {.rows = config_.num_experts, .cols = hidden},
+                             {&router, 1}, &out->router));
+  RETURN_IF_ERROR(LoadExperts(layer, out));
+  const MatrixPiece gate_up[] = {Piece(kSharedGateProj, layer),
+                                 Piece(kSharedUpProj, layer)};
+  RETURN_IF_ERROR(LoadPacked(absl::StrCat(where, "shared_gate_up"),
+                             {.rows = 2 * shape_.shared_width,
+                              .cols = hidden,
+                              .layout = WeightLayout::kGateUp},
+                             gate_up, &out->shared_gate_up));
+  const MatrixPiece down = Piece(kSharedDownProj, layer);
+  RETURN_IF_ERROR(LoadPacked(absl::StrCat(where, "shared_down"),
+                             {.rows = hidden, .cols = shape_.shared_width},
+                             {&down, 1}, &out->shared_down));
+  const MatrixPiece gate = Piece(kSharedExpertGate, layer);
+  return LoadPacked(absl::StrCat(where, "shared_gate"),
+                    {.rows = 1, .cols = hidden}, {&gate, 1}, &out->shared_gate);
+}
+
+absl::Status WeightLoader::LoadExperts(int layer, MoeWeights* out) {
+  const int64_t experts = config_.num_experts;
+  const int64_t hidden = config_.hidden_size;
+  const std::string where = absl::StrCat("layers.", layer, ".mlp.experts.");
+  ASSIGN_OR_RETURN(
+      out->experts_gate_up,
+      backend_.AllocateWeight(experts, 2 * shape_.expert_width, hidden,
+                              WeightLayout::kGateUp, MemoryCategory::kExperts,
+                              absl::StrCat(where, "gate_up")));
+  ASSIGN_OR_RETURN(
+      out->experts_down,
+      backend_.AllocateWeight(experts, hidden, shape_.expert_width,
+                              WeightLayout::kPlain, MemoryCategory::kExperts,
+                              absl::StrCat(where, "down")));
+  const bool fused = table_.fused_experts(layer);
+  const auto piece = [&](TensorRole role, int expert) {
+    return MakePiece(table_.at(role, layer, fused ? -1 : expert),
+                     SliceOf(role, config_, shape_), fused ? expert : 0);
+  };
+  for (int e = 0; e < experts; ++e) {
+    std::vector<MatrixPiece> gate_up;
+    if (fused)
+      gate_up = {piece(kExpertsGateUp, e)};
+    else
+      gate_up = {piece(kExpertGate, e), piece(kExpertUp, e)};
+    const MatrixPiece down = piece(fused ? kExpertsDown : kExpertDown, e);
+    Pack(gate_up, e, &out->experts_gate_up);
+    Pack({&down, 1}, e, &out->experts_down);
+  }
+  weights_.expert_bytes +=
+      out->experts_gate_up.share_bytes() + out->experts_down.share_bytes();
+  return absl::OkStatus();
+}
+
+}  // namespace phalanx

@@ -1,0 +1,54 @@
+#ifndef PHALANX_WORKER_CHECKPOINT_MATRIX_PIECES_H_
+#define PHALANX_WORKER_CHECKPOINT_MATRIX_PIECES_H_
+
+// Putting a matrix together on the host from pieces of stored tensors.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "worker/checkpoint/safetensors.h"
+#include "worker/checkpoint/shard.h"
+#include "worker/checkpoint/tensor_rules.h"
+
+namespace phalanx {
+
+// Rows or columns of one bf16 matrix of a stored tensor. A view of the tensor.
+struct MatrixPiece {
+  std::span<const std::byte> data;  // The whole matrix, row-major.
+  int64_t rows = 0;
+  int64_t cols = 0;
+  bool by_columns =
+      false;  // What `ranges` count: columns of all rows, or rows.
+  std::vector<Range> ranges;
+
+  // Of the piece, not of the matrix.
+  int64_t piece_rows() const;
+  int64_t piece_cols() const;
+  int64_t piece_bytes() const { return piece_rows() * piece_cols() * 2; }
+};
+
+// The piece of `tensor` that `slice` cuts. A tensor of rank 3 is a stack of
+// matrices (fused experts), `index` one of them.
+MatrixPiece MakePiece(const StoredTensor& tensor, const TensorSlice& slice,
+                      int64_t index = 0);
+
+// From rows of [query | gate] per head: the queries of all heads in `rows`, or
+// their gates.
+enum class HeadHalf : uint8_t { kQuery, kGate };
+std::vector<Range> HeadHalves(Range rows, int64_t head_dim, HeadHalf half);
+
+// The pieces below each other as rows [rows, cols]; rows that they do not fill
+// are zero. Points into the stored tensor where that already is the answer,
+// else into `scratch`, which it overwrites. All pieces have `cols` columns.
+const uint16_t* Assemble(std::span<const MatrixPiece> pieces, int64_t rows,
+                         int64_t cols, std::vector<uint16_t>* scratch);
+
+// A bf16 or f32 tensor's slice along its first dimension (or all of it), in
+// f32.
+std::vector<float> ReadF32(const StoredTensor& tensor,
+                           const TensorSlice& slice);
+
+}  // namespace phalanx
+
+#endif  // PHALANX_WORKER_CHECKPOINT_MATRIX_PIECES_H_

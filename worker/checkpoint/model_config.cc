@@ -1,0 +1,292 @@
+#include "worker/checkpoint/model_config.h"
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/log.h"
+#include "common/status.h"
+#include "kernels/sequences.h"
+#include "worker/checkpoint/json_fields.h"
+
+namespace phalanx {
+namespace {
+
+using Json = nlohmann::json;
+
+// No released model of this family comes near these; their products stay far
+// from 2^63, so sizes made from a config never overflow.
+constexpr int64_t kMaxWidth = 1 << 17;  // Hidden size, intermediate sizes.
+constexpr int64_t kMaxLayers = 1024;
+constexpr int64_t kMaxHeads = 1024;
+constexpr int64_t kMaxHeadDim = 1024;
+constexpr int64_t kMaxConvWidth = 16;
+constexpr int64_t kMaxExperts = 8192;
+constexpr int64_t kMaxVocab = 1 << 24;
+constexpr int64_t kMaxPositions = 1 << 27;
+constexpr double kMaxTheta = 1e15;
+
+// A slice of a contraction is packed in pairs of columns, and there are
+// kContractionSlices of them (design.md section 3, rule 1).
+constexpr int64_t kContractionUnit = 2 * kContractionSlices;
+
+absl::StatusOr<Dialect> ReadDialect(const std::string& model_type) {
+  if (model_type == "qwen3_5_moe") return Dialect::kNested;
+  if (model_type == "qwen3_5_moe_text") return Dialect::kFlat;
+  constexpr absl::string_view kUse =
+      "; use a checkpoint of model_type qwen3_5_moe or qwen3_5_moe_text";
+  for (const char* known : {"qwen3_next", "qwen3_5", "qwen3_5_text"}) {
+    if (model_type == known)
+      return absl::UnimplementedError(absl::StrCat(
+          "model_type \"", model_type, "\" is not served yet", kUse));
+  }
+  return BadField("model_type", model_type,
+                  "must be \"qwen3_5_moe\" or \"qwen3_5_moe_text\"");
+}
+
+// The formats that store weights in fewer bits: known, and not served yet.
+absl::Status RefuseQuantization(const Json& root, const Json& text) {
+  for (const Json* place : {&root, &text}) {
+    for (const char* key : {"quantization_config", "compression_config"}) {
+      const JsonFields fields(*place, "");
+      const Json* found = fields.Find(key);
+      if (found == nullptr || found->empty()) continue;
+      if (!found->is_object())
+        return BadField(key, *found, "must be an object");
+      const auto method = found->find("quant_method");
+      return absl::UnimplementedError(absl::StrCat(
+          key, ".quant_method is ",
+          method == found->end() ? "absent" : RenderJson(*method),
+          "; quantised weights are not served yet: use the bf16 release of "
+          "this model"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Not json == "word": GCC 12 warns wrongly about its inlined conversion.
+bool IsWord(const Json& value, absl::string_view word) {
+  return value.is_string() && value.get_ref<const std::string&>() == word;
+}
+
+// A string that has one meaning here, or is absent. `later` are values that
+// are known and not served yet.
+void RequireWord(JsonFields& fields, absl::string_view key,
+                 std::vector<absl::string_view> served,
+                 std::vector<absl::string_view> later) {
+  const Json* value = fields.Find(key);
+  if (value == nullptr) return;
+  const std::string rule =
+      absl::StrCat("must be \"", absl::StrJoin(served, "\" or \""), "\"");
+  for (absl::string_view word : served)
+    if (IsWord(*value, word)) return;
+  for (absl::string_view word : later)
+    if (IsWord(*value, word))
+      return fields.Refuse(absl::UnimplementedError(
+          absl::StrCat(fields.path(), key, " is \"", word,
+                       "\", which is not served yet; ", rule)));
+  fields.Refuse(key, *value, rule);
+}
+
+// What the forward pass takes for granted and a file may say otherwise.
+void RequireArchitecture(JsonFields& fields) {
+  RequireWord(fields, "hidden_act", {"silu", "swish"}, {});
+  RequireWord(fields, "output_gate_type", {"silu", "swish"}, {"sigmoid"});
+  bool attention_bias = false;
+  fields.Bool("attention_bias", &attention_bias);
+  if (attention_bias)
+    fields.Refuse("attention_bias", true,
+                  "must be false: projections have no bias here");
+  bool gate = true;
+  fields.Bool("attn_output_gate", &gate);
+  if (!gate)
+    fields.Refuse("attn_output_gate", false,
+                  "must be true: attention is gated here");
+  const Json* dense = fields.Find("mlp_only_layers");
+  if (dense != nullptr && !dense->empty())
+    fields.Refuse("mlp_only_layers", *dense,
+                  "must be empty: every layer has experts here");
+  int64_t step = 1;
+  fields.Int("decoder_sparse_step", 1, 1, &step, JsonFields::kOptional);
+}
+
+void ReadSizes(JsonFields& fields, ModelConfig* config) {
+  ModelConfig& c = *config;
+  fields.Int("hidden_size", 2, kMaxWidth, &c.hidden_size);
+  fields.Int("vocab_size", 1, kMaxVocab, &c.vocab_size);
+  fields.Int("max_position_embeddings", 1, kMaxPositions,
+             &c.max_position_embeddings);
+  double eps = 1e-6;
+  fields.Number("rms_norm_eps", {0, 1, true}, &eps, JsonFields::kOptional);
+  c.rms_norm_eps = static_cast<float>(eps);
+
+  fields.Int("num_attention_heads", 1, kMaxHeads, &c.num_attention_heads);
+  fields.Int("num_key_value_heads", 1, kMaxHeads, &c.num_key_value_heads);
+  fields.Int("head_dim", 2, kMaxHeadDim, &c.head_dim);
+
+  fields.Int("linear_num_key_heads", 1, kMaxHeads, &c.linear_num_key_heads);
+  fields.Int("linear_num_value_heads", 1, kMaxHeads, &c.linear_num_value_heads);
+  fields.Int("linear_key_head_dim", 1, kMaxHeadDim, &c.linear_key_head_dim);
+  fields.Int("linear_value_head_dim", 1, kMaxHeadDim, &c.linear_value_head_dim);
+  fields.Int("linear_conv_kernel_dim", 2, kMaxConvWidth,
+             &c.linear_conv_kernel_dim);
+
+  fields.Int("num_experts", 1, kMaxExperts, &c.num_experts);
+  fields.Int("num_experts_per_tok", 1, kMaxExperts, &c.num_experts_per_tok);
+  fields.Int("moe_intermediate_size", 1, kMaxWidth, &c.moe_intermediate_size);
+  fields.Int("shared_expert_intermediate_size", 1, kMaxWidth,
+             &c.shared_expert_intermediate_size);
+  fields.Bool("norm_topk_prob", &c.norm_topk_prob);
+}
+
+// layer_types wins over full_attention_interval where they disagree.
+void ReadLayers(JsonFields& fields, ModelConfig* config) {
+  int64_t layers = 0;
+  int64_t interval = 4;
+  fields.Int("num_hidden_layers", 1, kMaxLayers, &layers);
+  fields.Int("full_attention_interval", 1, kMaxLayers, &interval,
+             JsonFields::kOptional);
+  if (!fields.status().ok()) return;
+  for (int64_t i = 0; i < layers; ++i)
+    config->layer_types.push_back((i + 1) % interval == 0
+                                      ? LayerKind::kFullAttention
+                                      : LayerKind::kLinearAttention);
+  const Json* types = fields.Find("layer_types");
+  if (types == nullptr) return;
+  if (!types->is_array() || static_cast<int64_t>(types->size()) != layers)
+    return fields.Refuse(
+        "layer_types", *types,
+        absl::StrCat("must list num_hidden_layers=", layers, " kinds"));
+  bool disagree = false;
+  for (int64_t i = 0; i < layers; ++i) {
+    const Json& type = (*types)[static_cast<size_t>(i)];
+    LayerKind kind = LayerKind::kFullAttention;
+    if (IsWord(type, "linear_attention"))
+      kind = LayerKind::kLinearAttention;
+    else if (!IsWord(type, "full_attention") && !IsWord(type, "attention"))
+      return fields.Refuse(
+          absl::StrCat("layer_types[", i, "]"), type,
+          "must be \"linear_attention\" or \"full_attention\"");
+    disagree |= kind != config->layer_types[static_cast<size_t>(i)];
+    config->layer_types[static_cast<size_t>(i)] = kind;
+  }
+  if (disagree && fields.Find("full_attention_interval") != nullptr)
+    LogWarning("checkpoint", "layer_types_win",
+               {{"full_attention_interval", interval}});
+}
+
+// The object of rotary parameters under its new or its old spelling.
+const Json* FindRope(JsonFields& fields) {
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    const Json* found = fields.Find(key);
+    if (found == nullptr) continue;
+    if (found->is_object()) return found;
+    fields.Refuse(key, *found, "must be an object");
+  }
+  return nullptr;
+}
+
+void ReadRope(JsonFields& fields, ModelConfig* config) {
+  static const Json kNone = Json::object();
+  const Json* found = FindRope(fields);
+  JsonFields rope(found == nullptr ? kNone : *found,
+                  absl::StrCat(fields.path(), "rope_parameters."));
+  for (const char* key : {"rope_type", "type"})
+    RequireWord(rope, key, {"default"}, {"yarn"});
+  double partial = 0.25;
+  JsonFields& theta_at = rope.Find("rope_theta") != nullptr ? rope : fields;
+  theta_at.Number("rope_theta", {0, kMaxTheta, true}, &config->rope_theta);
+  JsonFields& partial_at =
+      rope.Find("partial_rotary_factor") != nullptr ? rope : fields;
+  partial_at.Number("partial_rotary_factor", {0, 1, true}, &partial,
+                    JsonFields::kOptional);
+  fields.Refuse(rope.status());
+  config->rotary_dim =
+      static_cast<int64_t>(static_cast<double>(config->head_dim) * partial);
+  if (fields.status().ok() &&
+      (config->rotary_dim < 2 || config->rotary_dim % 2 != 0))
+    fields.Refuse("partial_rotary_factor", partial,
+                  absl::StrCat("head_dim=", config->head_dim, " times it is ",
+                               config->rotary_dim,
+                               ", which must be even and at least "
+                               "2"));
+}
+
+absl::Status RequireMultiple(absl::string_view name, int64_t value,
+                             absl::string_view unit_name, int64_t unit) {
+  if (value % unit == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      name, " is ", value, "; must be a multiple of ", unit_name, unit));
+}
+
+// What two or more fields must be to each other.
+absl::Status CheckRelations(const ModelConfig& c) {
+  RETURN_IF_ERROR(RequireMultiple("hidden_size", c.hidden_size, "", 2));
+  RETURN_IF_ERROR(
+      RequireMultiple("num_attention_heads", c.num_attention_heads,
+                      "num_key_value_heads=", c.num_key_value_heads));
+  RETURN_IF_ERROR(
+      RequireMultiple("linear_num_value_heads", c.linear_num_value_heads,
+                      "linear_num_key_heads=", c.linear_num_key_heads));
+  if (c.num_experts_per_tok > c.num_experts)
+    return absl::InvalidArgumentError(
+        absl::StrCat("num_experts_per_tok is ", c.num_experts_per_tok,
+                     "; must be 1..num_experts=", c.num_experts));
+  const struct {
+    absl::string_view name;
+    int64_t width;
+  } contractions[] = {
+      {"num_attention_heads * head_dim", c.num_attention_heads * c.head_dim},
+      {"linear_num_value_heads * linear_value_head_dim",
+       c.linear_num_value_heads * c.linear_value_head_dim},
+      {"moe_intermediate_size", c.moe_intermediate_size},
+      {"shared_expert_intermediate_size", c.shared_expert_intermediate_size},
+  };
+  for (const auto& contraction : contractions)
+    RETURN_IF_ERROR(RequireMultiple(contraction.name, contraction.width, "",
+                                    kContractionUnit));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json) {
+  ASSIGN_OR_RETURN(const Json root, ParseJsonObject(json));
+  ModelConfig config;
+  JsonFields root_fields(root, "");
+  if (root_fields.Find("model_type") == nullptr)
+    return absl::InvalidArgumentError(
+        "model_type is absent; must be \"qwen3_5_moe\" or "
+        "\"qwen3_5_moe_text\"");
+  root_fields.String("model_type", &config.model_type);
+  RETURN_IF_ERROR(root_fields.status());
+  ASSIGN_OR_RETURN(config.dialect, ReadDialect(config.model_type));
+
+  const Json* text = &root;
+  std::string path;
+  if (config.dialect == Dialect::kNested) {
+    text = root_fields.Find("text_config");
+    path = "text_config.";
+    if (text == nullptr || !text->is_object())
+      return BadField("text_config", text == nullptr ? Json() : *text,
+                      "must be an object where model_type is \"qwen3_5_moe\"");
+  }
+  RETURN_IF_ERROR(RefuseQuantization(root, *text));
+
+  JsonFields fields(*text, path);
+  if (config.dialect == Dialect::kNested)
+    RequireWord(fields, "model_type", {"qwen3_5_moe_text"}, {});
+  RequireArchitecture(fields);
+  ReadSizes(fields, &config);
+  ReadLayers(fields, &config);
+  ReadRope(fields, &config);
+  JsonFields& tie_at =
+      root_fields.Find("tie_word_embeddings") != nullptr ? root_fields : fields;
+  tie_at.Bool("tie_word_embeddings", &config.tie_word_embeddings);
+  RETURN_IF_ERROR(fields.status());
+  RETURN_IF_ERROR(root_fields.status());
+  RETURN_IF_ERROR(CheckRelations(config));
+  return config;
+}
+
+}  // namespace phalanx

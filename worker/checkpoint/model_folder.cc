@@ -1,0 +1,118 @@
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "common/status.h"
+#include "worker/checkpoint/json_fields.h"
+#include "worker/checkpoint/model_config.h"
+
+namespace phalanx {
+namespace {
+
+constexpr size_t kMaxEosIds = 64;
+constexpr double kMaxTemperature = 100;
+
+absl::Status InFile(const std::string& path, const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat(path, ": ", status.message()));
+}
+
+// Adds an id or a list of ids.
+void ReadEos(JsonFields& fields, std::vector<int32_t>* ids) {
+  constexpr absl::string_view kKey = "eos_token_id";
+  const nlohmann::json* value = fields.Find(kKey);
+  if (value == nullptr) return;
+  const nlohmann::json list =
+      value->is_array() ? *value : nlohmann::json::array({*value});
+  if (list.size() > kMaxEosIds)
+    return fields.Refuse(kKey, *value,
+                         absl::StrCat("at most ", kMaxEosIds, " ids"));
+  for (const nlohmann::json& id : list) {
+    // A negative number turns into a large one, and is refused like it.
+    if (!id.is_number_integer() ||
+        id.get<uint64_t>() > std::numeric_limits<int32_t>::max())
+      return fields.Refuse(kKey, *value,
+                           "must be a token id or a list of token ids");
+    ids->push_back(id.get<int32_t>());
+  }
+}
+
+void ReadSampling(JsonFields& fields, GenerationConfig* config) {
+  double temperature = config->temperature;
+  double top_p = config->top_p;
+  double min_p = config->min_p;
+  int64_t top_k = config->top_k;
+  bool do_sample = true;
+  fields.Number("temperature", {0, kMaxTemperature}, &temperature,
+                JsonFields::kOptional);
+  fields.Number("top_p", {0, 1, true}, &top_p, JsonFields::kOptional);
+  fields.Number("min_p", {0, 1}, &min_p, JsonFields::kOptional);
+  fields.Int("top_k", 0, std::numeric_limits<int32_t>::max(), &top_k,
+             JsonFields::kOptional);
+  fields.Bool("do_sample", &do_sample);
+  config->temperature = do_sample ? static_cast<float>(temperature) : 0.0f;
+  config->top_p = static_cast<float>(top_p);
+  config->min_p = static_cast<float>(min_p);
+  config->top_k = static_cast<int32_t>(top_k);
+}
+
+absl::Status ReadConfigEos(const std::string& path, std::vector<int32_t>* ids) {
+  ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxConfigBytes));
+  const auto root = ParseJsonObject(text);
+  if (!root.ok()) return InFile(path, root.status());
+  JsonFields fields(*root, "");
+  ReadEos(fields, ids);
+  const nlohmann::json* nested = fields.Find("text_config");
+  if (nested != nullptr && nested->is_object()) {
+    JsonFields text_fields(*nested, "text_config.");
+    ReadEos(text_fields, ids);
+    fields.Refuse(text_fields.status());
+  }
+  return fields.status().ok() ? absl::OkStatus()
+                              : InFile(path, fields.status());
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& model_dir) {
+  const std::string path = absl::StrCat(model_dir, "/config.json");
+  ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxConfigBytes));
+  // Some exporters say in a file of its own that weights are quantised.
+  std::error_code error;
+  const std::string quantized =
+      absl::StrCat(model_dir, "/hf_quant_config.json");
+  if (std::filesystem::exists(quantized, error))
+    return absl::UnimplementedError(absl::StrCat(
+        quantized,
+        " says that weights are quantised, which is not served yet; "
+        "use the bf16 release of this model"));
+  auto config = ParseModelConfig(text);
+  if (!config.ok()) return InFile(path, config.status());
+  return config;
+}
+
+absl::StatusOr<GenerationConfig> LoadGenerationConfig(
+    const std::string& model_dir) {
+  GenerationConfig config;
+  RETURN_IF_ERROR(ReadConfigEos(absl::StrCat(model_dir, "/config.json"),
+                                &config.eos_token_ids));
+  const std::string path = absl::StrCat(model_dir, "/generation_config.json");
+  const auto text = ReadTextFile(path, kMaxConfigBytes);
+  if (!text.ok() && !absl::IsNotFound(text.status())) return text.status();
+  if (text.ok()) {
+    const auto root = ParseJsonObject(*text);
+    if (!root.ok()) return InFile(path, root.status());
+    JsonFields fields(*root, "");
+    ReadEos(fields, &config.eos_token_ids);
+    ReadSampling(fields, &config);
+    if (!fields.status().ok()) return InFile(path, fields.status());
+  }
+  std::vector<int32_t>& ids = config.eos_token_ids;
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return config;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,153 @@
+#include "worker/checkpoint/tensor_rules.h"
+
+namespace phalanx {
+
+using enum TensorRole;
+
+std::vector<int64_t> ExpectedShape(TensorRole role, const ModelConfig& config) {
+  const ModelConfig& c = config;
+  const int64_t h = c.hidden_size;
+  const int64_t d = c.head_dim;
+  const int64_t key_rows = c.linear_num_key_heads * c.linear_key_head_dim;
+  const int64_t value_rows = c.linear_num_value_heads * c.linear_value_head_dim;
+  const int64_t qkv_rows = 2 * key_rows + value_rows;
+  switch (role) {
+    case kEmbed:
+    case kLmHead:
+      return {c.vocab_size, h};
+    case kFinalNorm:
+    case kInputNorm:
+    case kPostAttentionNorm:
+    case kMtpNormHidden:
+    case kMtpNormEmbedding:
+      return {h};
+    case kQProj:
+      return {c.num_attention_heads * 2 * d, h};
+    case kKProj:
+    case kVProj:
+      return {c.num_key_value_heads * d, h};
+    case kOProj:
+      return {h, c.num_attention_heads * d};
+    case kQNorm:
+    case kKNorm:
+      return {d};
+    case kInProjQkv:
+      return {qkv_rows, h};
+    case kInProjZ:
+      return {value_rows, h};
+    case kInProjB:
+    case kInProjA:
+      return {c.linear_num_value_heads, h};
+    case kConv:
+      return {qkv_rows, 1, c.linear_conv_kernel_dim};
+    case kALog:
+    case kDtBias:
+      return {c.linear_num_value_heads};
+    case kGdnNorm:
+      return {c.linear_value_head_dim};
+    case kOutProj:
+      return {h, value_rows};
+    case kRouter:
+      return {c.num_experts, h};
+    case kExpertsGateUp:
+      return {c.num_experts, 2 * c.moe_intermediate_size, h};
+    case kExpertsDown:
+      return {c.num_experts, h, c.moe_intermediate_size};
+    case kExpertGate:
+    case kExpertUp:
+      return {c.moe_intermediate_size, h};
+    case kExpertDown:
+      return {h, c.moe_intermediate_size};
+    case kSharedGateProj:
+    case kSharedUpProj:
+      return {c.shared_expert_intermediate_size, h};
+    case kSharedDownProj:
+      return {h, c.shared_expert_intermediate_size};
+    case kSharedExpertGate:
+      return {1, h};
+    case kMtpFc:
+      return {h, 2 * h};
+  }
+  return {};
+}
+
+bool IsAllowedType(TensorRole role, StoredType type) {
+  if (type == StoredType::kBf16) return true;
+  return type == StoredType::kF32 && (role == kALog || role == kGdnNorm);
+}
+
+TensorSlice SliceOf(TensorRole role, const ModelConfig& config,
+                    const LocalShape& shape) {
+  const ModelConfig& c = config;
+  const int rank = shape.rank;
+  const int tp = shape.tp_size;
+  const auto rows_by_heads = [&](int64_t heads, int64_t head_size) {
+    const HeadPart part{heads, head_size};
+    return TensorSlice{.dim = 0,
+                       .ranges = ShardTpPartsReplicate({&part, 1}, rank, tp)};
+  };
+  const auto chunk = [&](int dim, int64_t size) {
+    return TensorSlice{.dim = dim, .ranges = {ShardTp(size, rank, tp)}};
+  };
+  const int64_t key_rows = c.linear_num_key_heads * c.linear_key_head_dim;
+  const int64_t value_rows = c.linear_num_value_heads * c.linear_value_head_dim;
+  switch (role) {
+    case kEmbed:
+    case kLmHead: {
+      const Range rows = ShardVocab(c.vocab_size, rank, tp);
+      return {.dim = 0,
+              .ranges = {rows},
+              .padding = shape.vocab_rows - rows.size()};
+    }
+    case kQProj:
+      return rows_by_heads(c.num_attention_heads, 2 * c.head_dim);
+    case kKProj:
+    case kVProj:
+      return rows_by_heads(c.num_key_value_heads, c.head_dim);
+    case kOProj:
+      return chunk(1, c.num_attention_heads * c.head_dim);
+    case kInProjQkv:
+    case kConv: {
+      const int64_t parts[] = {key_rows, key_rows, value_rows};
+      return {.dim = 0, .ranges = ShardTpParts(parts, rank, tp)};
+    }
+    case kInProjZ:
+      return chunk(0, value_rows);
+    case kInProjB:
+    case kInProjA:
+    case kALog:
+    case kDtBias:
+      return chunk(0, c.linear_num_value_heads);
+    case kOutProj:
+      return chunk(1, value_rows);
+    case kExpertsGateUp: {
+      const int64_t parts[] = {c.moe_intermediate_size,
+                               c.moe_intermediate_size};
+      return {.dim = 1, .ranges = ShardTpParts(parts, rank, tp)};
+    }
+    case kExpertsDown:
+      return chunk(2, c.moe_intermediate_size);
+    case kExpertGate:
+    case kExpertUp:
+      return chunk(0, c.moe_intermediate_size);
+    case kExpertDown:
+      return chunk(1, c.moe_intermediate_size);
+    case kSharedGateProj:
+    case kSharedUpProj:
+      return chunk(0, c.shared_expert_intermediate_size);
+    case kSharedDownProj:
+      return chunk(1, c.shared_expert_intermediate_size);
+    default:
+      return {};  // Norms, router, shared gate: replicated.
+  }
+}
+
+std::optional<TensorSlice> SliceOfName(absl::string_view name,
+                                       const ModelConfig& config,
+                                       const LocalShape& shape) {
+  const std::optional<TensorId> id = ParseTensorName(name);
+  if (!id.has_value()) return std::nullopt;
+  return SliceOf(id->role, config, shape);
+}
+
+}  // namespace phalanx

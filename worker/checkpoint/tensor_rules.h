@@ -1,0 +1,45 @@
+#ifndef PHALANX_WORKER_CHECKPOINT_TENSOR_RULES_H_
+#define PHALANX_WORKER_CHECKPOINT_TENSOR_RULES_H_
+
+// What each tensor of the family must look like and which piece of it a rank
+// holds: the tables of model_spec.md 3.1 and 4.2.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "worker/checkpoint/model_config.h"
+#include "worker/checkpoint/safetensors.h"
+#include "worker/checkpoint/shard.h"
+#include "worker/checkpoint/tensor_names.h"
+
+namespace phalanx {
+
+// A rank's piece: `ranges` along `dim`, in order, concatenated. Without a
+// dimension the tensor is held whole.
+struct TensorSlice {
+  static constexpr int kWhole = -1;
+
+  int dim = kWhole;
+  std::vector<Range> ranges;
+  int64_t padding = 0;  // Zero rows to add at the end: vocabulary only.
+};
+
+// As the checkpoint stores it, before any rank cuts it.
+std::vector<int64_t> ExpectedShape(TensorRole role, const ModelConfig& config);
+
+// BF16 for all; F32 as well where releases store it so.
+bool IsAllowedType(TensorRole role, StoredType type);
+
+TensorSlice SliceOf(TensorRole role, const ModelConfig& config,
+                    const LocalShape& shape);
+
+// By the checkpoint's name, MTP head included. Nothing for an unknown name.
+std::optional<TensorSlice> SliceOfName(absl::string_view name,
+                                       const ModelConfig& config,
+                                       const LocalShape& shape);
+
+}  // namespace phalanx
+
+#endif  // PHALANX_WORKER_CHECKPOINT_TENSOR_RULES_H_

@@ -1,0 +1,66 @@
+#ifndef PHALANX_WORKER_CHECKPOINT_WEIGHT_LOADER_H_
+#define PHALANX_WORKER_CHECKPOINT_WEIGHT_LOADER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "worker/checkpoint/matrix_pieces.h"
+#include "worker/checkpoint/model_config.h"
+#include "worker/checkpoint/tensor_rules.h"
+#include "worker/checkpoint/tensor_table.h"
+#include "worker/checkpoint/weights.h"
+
+namespace phalanx {
+
+// The work behind LoadWeights: made, run once and dropped by it. Views of its
+// arguments.
+class WeightLoader {
+ public:
+  WeightLoader(const TensorTable& table, const ModelConfig& config,
+               const LocalShape& shape, Backend& backend)
+      : table_(table), config_(config), shape_(shape), backend_(backend) {}
+
+  absl::StatusOr<Weights> Load();
+
+ private:
+  struct MatrixSize {
+    int64_t rows = 0;
+    int64_t cols = 0;
+    WeightLayout layout = WeightLayout::kPlain;
+  };
+  // What a norm's stored weight lacks: the family stores w and means 1 + w.
+  enum class Fold : uint8_t { kNothing, kOnePlus };
+
+  absl::Status LoadVocabulary();
+  absl::Status LoadRotary();
+  absl::Status LoadLayer(int layer);
+  absl::Status LoadAttention(int layer, AttentionWeights* out);
+  absl::Status LoadGdn(int layer, GdnWeights* out);
+  absl::Status LoadMoe(int layer, MoeWeights* out);
+  absl::Status LoadExperts(int layer, MoeWeights* out);
+
+  // This rank's piece of a tensor, counted as part of its share.
+  MatrixPiece Piece(TensorRole role, int layer, int expert = -1);
+  // The tensor's slice in f32, in the backend's memory.
+  absl::Status LoadPlain(TensorRole role, int layer, Fold fold, Tensor* out);
+  // One matrix made of the pieces below each other.
+  absl::Status LoadPacked(absl::string_view what, MatrixSize size,
+                          std::span<const MatrixPiece> pieces,
+                          PackedWeight* out);
+  void Pack(std::span<const MatrixPiece> pieces, int64_t index,
+            PackedWeight* out);
+  absl::StatusOr<void*> AllocatePlain(int64_t bytes, absl::string_view what);
+
+  const TensorTable& table_;
+  const ModelConfig& config_;
+  const LocalShape& shape_;
+  Backend& backend_;
+  Weights weights_;
+  std::vector<uint16_t> scratch_;
+};
+
+}  // namespace phalanx
+
+#endif  // PHALANX_WORKER_CHECKPOINT_WEIGHT_LOADER_H_

@@ -1,0 +1,100 @@
+#ifndef PHALANX_WORKER_COLLECTIVE_SHM_STEPS_H_
+#define PHALANX_WORKER_COLLECTIVE_SHM_STEPS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "common/mutex.h"
+#include "worker/collective/call.h"
+#include "worker/collective/peer_watch.h"
+#include "worker/collective/shm_segment.h"
+
+namespace phalanx {
+
+// OK, or why the group is over. Any thread.
+absl::Status GroupStatus(const ShmSegment& segment);
+
+// Ends the group for all and wakes them; the first one counts. `rank` is the
+// caller's own, which does this one thread at a time.
+void EndGroup(ShmSegment& segment, int rank, const Loss& loss);
+
+// How the ranks of a segment keep step, and how they learn that one is gone.
+//
+// A call of the collective is one or more steps; at each a rank publishes its
+// step number and then waits for others to have reached it. Nobody enters a
+// call before everybody has arrived in the one before it, so nobody is still
+// busy in the one before that: two slots, used in turn, are enough.
+//
+// A wait spins, then sleeps in the kernel. A sleeper looks about every 100 ms
+// for the dead; news (a step, the end of the group, a rank that leaves) wakes
+// it at once. A rank that is gone matters only to a wait that is not satisfied:
+// what it had published before still counts.
+//
+// Made at formation, used by the engine thread (Abort: any thread), dies with
+// its collective, before the segment.
+class ShmSteps {
+ public:
+  ShmSteps(ShmSegment& segment, int rank, const PeerWatch& peers, bool spin)
+      : segment_(segment),
+        rank_(rank),
+        size_(segment.shape().size),
+        peers_(peers),
+        spin_(spin),
+        step_(segment.line(rank).step.load()),
+        arrival_(step_) {}
+
+  // Tells the others that this rank takes no more steps.
+  ~ShmSteps();
+  ShmSteps(const ShmSteps&) = delete;
+  ShmSteps& operator=(const ShmSteps&) = delete;
+
+  // Begins a call. False: the group is over, as from all the waits below.
+  bool Enter();
+
+  // Which of the two slots this call uses.
+  int parity() const { return parity_; }
+
+  // Takes a step of this call.
+  void Publish(CallTag tag);
+  // On rank 0, a step that shows the length of a whole broadcast.
+  void PublishBroadcast(CallTag tag, int64_t bytes);
+
+  // Waits until all, or rank 0, have taken the step last published, and checks
+  // that they mean the same call.
+  bool AwaitAll();
+  bool AwaitRoot();
+
+  // What rank 0 showed at this step. After AwaitRoot.
+  uint64_t broadcast_bytes() const;
+
+  // EndGroup, from any thread.
+  void Abort(const Loss& loss);
+
+ private:
+  bool over() const { return segment_.header().over.load() != 0; }
+  bool Reached(int rank, uint32_t step) const;
+  bool Await(int rank, uint32_t step);
+  bool SpinFor(int rank, uint32_t step) const;
+  bool SleepFor(int rank, uint32_t step);
+  bool CheckTag(int rank);
+  // The lowest rank that will take no more steps, and why; false if none.
+  bool FindLoss(Loss& loss) const;
+
+  ShmSegment& segment_;
+  const int rank_;
+  const int size_;
+  const PeerWatch& peers_;
+  const bool spin_;
+
+  // Numbers wrap; they are only compared over short distances.
+  uint32_t step_;     // Last one published.
+  uint32_t arrival_;  // First one of this call.
+  int parity_ = 0;
+  CallTag tag_ = 0;
+
+  Mutex record_mutex_;  // Over the writing of this rank's record.
+};
+
+}  // namespace phalanx
+
+#endif  // PHALANX_WORKER_COLLECTIVE_SHM_STEPS_H_

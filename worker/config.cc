@@ -1,0 +1,95 @@
+#include "worker/config.h"
+
+#include <CLI/CLI.hpp>
+
+#include "common/version.h"
+
+namespace phalanx {
+namespace {
+
+void AddIdentity(CLI::App& app, WorkerConfig& config) {
+  app.add_option("--model", config.model_dir,
+                 "Folder with config.json and *.safetensors")
+      ->required();
+  app.add_option("--rank", config.rank, "This rank; 0 schedules")
+      ->check(CLI::Range(0, 15))
+      ->capture_default_str();
+  app.add_option("--tp-size", config.tp_size, "Ranks of the group")
+      ->check(CLI::IsMember({1, 2, 4, 8, 16}))
+      ->capture_default_str();
+  app.add_option("--listen", config.listen,
+                 "Where to serve gRPC: HOST:PORT or unix:PATH")
+      ->capture_default_str();
+  app.add_option("--leader", config.leader, "Where rank 0 listens");
+  app.add_option("--epoch-floor", config.epoch_floor,
+                 "The first epoch is above this");
+}
+
+void AddModel(CLI::App& app, WorkerConfig& config) {
+  app.add_option("--moe-mode", config.moe_mode, "Where experts live")
+      ->check(CLI::IsMember({"resident"}))
+      ->capture_default_str();
+  app.add_option("--device", config.device, "What computes")
+      ->check(CLI::IsMember({"cpu"}))
+      ->capture_default_str();
+  app.add_option("--numerics", config.numerics,
+                 "Kernel family: auto for this processor, fma for bits that "
+                 "are equal on all")
+      ->check(CLI::IsMember({"auto", "fma"}))
+      ->capture_default_str();
+  app.add_option("--threads", config.threads,
+                 "Threads of this rank; 0: the CPUs allowed / tp-size")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+}
+
+void AddLimits(CLI::App& app, WorkerConfig& config) {
+  app.add_option("--max-running", config.max_running,
+                 "Sequences computed at once")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--max-waiting", config.max_waiting,
+                 "Requests in the queue beyond those")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
+  app.add_option("--max-model-len", config.max_model_len,
+                 "Tokens of prompt and answer; 0: what the model allows")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
+      ->capture_default_str();
+  app.add_option("--prefill-chunk", config.prefill_chunk,
+                 "Prompt tokens of one sequence in a step")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  app.add_option("--kv-blocks", config.kv_blocks,
+                 "KV blocks of 64 tokens; 0: max-running whole contexts, or "
+                 "a quarter of the free memory")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+int ParseWorkerFlags(int argc, char** argv, WorkerConfig& config) {
+  CLI::App app(
+      "phalanx-worker: one rank of a tensor-parallel group.\n"
+      "Started by `phalanx serve`, one for each GPU or NUMA node. Ranks find "
+      "rank 0, agree on an epoch, and run every step together.");
+  app.set_version_flag("--version", std::string("phalanx-worker ") + kVersion);
+  AddIdentity(app, config);
+  AddModel(app, config);
+  AddLimits(app, config);
+  try {
+    app.parse(argc, argv);
+    if (config.rank >= config.tp_size)
+      throw CLI::ValidationError("--rank", std::to_string(config.rank) +
+                                               " must be below --tp-size " +
+                                               std::to_string(config.tp_size));
+    if (config.rank > 0 && config.leader.empty())
+      throw CLI::ValidationError("--leader", "needed by ranks above 0");
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+  }
+  return -1;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,35 @@
+#ifndef PHALANX_WORKER_CONFIG_H_
+#define PHALANX_WORKER_CONFIG_H_
+
+#include <cstdint>
+#include <string>
+
+namespace phalanx {
+
+// What phalanx-worker is told on its command line. 0 means "choose".
+struct WorkerConfig {
+  std::string model_dir;
+  int rank = 0;
+  int tp_size = 1;
+  std::string listen = "127.0.0.1:0";
+  std::string leader;  // Where rank 0 listens; needed by ranks above 0.
+  std::string moe_mode = "resident";
+  std::string device = "cpu";
+  std::string numerics = "auto";  // auto, fma.
+  int64_t max_running = 16;
+  int64_t max_waiting = 256;
+  int64_t max_model_len = 0;  // 0: what the model allows.
+  int64_t prefill_chunk = 512;
+  int64_t kv_blocks = 0;  // 0: max_running whole contexts, if memory allows.
+  int threads = 0;        // 0: the CPUs allowed / tp_size.
+  uint64_t epoch_floor = 0;
+};
+
+// Reads the command line. On success the return value is -1; else it is the
+// exit code of a process that has said all there is to say (--help, --version,
+// a flag that is unknown or out of range, named with its value and limits).
+int ParseWorkerFlags(int argc, char** argv, WorkerConfig& config);
+
+}  // namespace phalanx
+
+#endif  // PHALANX_WORKER_CONFIG_H_

@@ -1,0 +1,154 @@
+#include "worker/engine/engine.h"
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/reason.h"
+#include "common/status.h"
+#include "worker/engine/warm_up.h"
+
+namespace phalanx {
+namespace {
+
+// How soon an idle engine sees that its group is lost.
+constexpr std::chrono::milliseconds kIdlePoll{50};
+
+absl::Status Send(const StepPlan& plan, Collective& comm) {
+  std::string bytes = Encode(plan);
+  return comm.Broadcast(bytes);
+}
+
+// What clients are told when the group is over.
+absl::Status ClientError(const absl::Status& cause, uint64_t epoch) {
+  if (cause.ok())
+    return ReasonedError(absl::StatusCode::kUnavailable, "DRAINING",
+                         "the worker is shutting down");
+  Reason reason = ReasonOf(cause);
+  if (reason.word == "RANK_DIVERGED") return cause;
+  reason.metadata["epoch"] = absl::StrCat(epoch);
+  return ReasonedError(absl::StatusCode::kUnavailable, "GROUP_LOST",
+                       cause.message(), reason.metadata);
+}
+
+}  // namespace
+
+Engine::Engine(const SchedulerLimits& limits, ModelRunner& runner, Inbox& inbox,
+               StatusBoard& board, const Clock& clock)
+    : limits_(limits),
+      runner_(runner),
+      inbox_(inbox),
+      board_(board),
+      clock_(clock),
+      sampler_(limits.vocab_size) {}
+
+void Engine::Stop() {
+  stop_.store(true);
+  inbox_.Wake();
+}
+
+absl::Status Engine::Run(Collective& comm, uint64_t epoch,
+                         const PoolSizes& pools) {
+  SchedulerLimits limits = limits_;
+  limits.kv_blocks = pools.kv_blocks;
+  limits.state_slots = pools.state_slots;
+  board_.Write([&](WorkerSnapshot& s) {
+    s.state = WorkerState::kWarming;
+    s.detail = "running its first tokens";
+    s.epoch = epoch;
+    s.steps = 0;
+  });
+  absl::Status status = WarmUp(comm, epoch, limits);
+  Scheduler scheduler(limits, epoch, clock_);
+  if (status.ok()) {
+    inbox_.Open(epoch, limits);
+    board_.Write([](WorkerSnapshot& s) {
+      s.state = WorkerState::kReady;
+      s.detail.clear();
+    });
+    status = Serve(scheduler, comm);
+  }
+  board_.Write([&](WorkerSnapshot& s) {
+    s.state = status.ok() ? WorkerState::kDraining : WorkerState::kForming;
+    s.detail = std::string(status.message());
+  });
+  const absl::Status end = ClientError(status, epoch);
+  inbox_.CloseAndEndAll(end);
+  scheduler.CloseAll(end);
+  inbox_.Ended(scheduler.TakeEnded());
+  Publish(scheduler);
+  return status;
+}
+
+absl::Status Engine::WarmUp(Collective& comm, uint64_t epoch,
+                            const SchedulerLimits& limits) {
+  for (const StepPlan& plan : WarmUpPlans(PlanLimits(limits), epoch)) {
+    RETURN_IF_ERROR(Send(plan, comm));
+    RETURN_IF_ERROR(runner_.Run(plan, comm));
+    RETURN_IF_ERROR(CompareLogits(runner_, comm));
+    board_.Write([&](WorkerSnapshot& s) {
+      s.warmup_logits_hash = runner_.LogitsHash();
+    });
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Serve(Scheduler& scheduler, Collective& comm) {
+  while (!stop_.load()) {
+    RETURN_IF_ERROR(comm.status());
+    TakeArrivals(scheduler);
+    const StepPlan plan = scheduler.Plan();
+    inbox_.Ended(scheduler.TakeEnded());
+    if (plan.sequences.empty()) {
+      Publish(scheduler);
+      inbox_.WaitForWork(kIdlePoll);
+      continue;
+    }
+    RETURN_IF_ERROR(RunStep(scheduler, plan, comm));
+    inbox_.Ended(scheduler.TakeEnded());
+    Publish(scheduler);
+  }
+  StepPlan last;
+  last.kind = StepKind::kStop;
+  last.epoch = board_.Read().epoch;
+  return Send(last, comm);
+}
+
+absl::Status Engine::RunStep(Scheduler& scheduler, const StepPlan& plan,
+                             Collective& comm) {
+  RETURN_IF_ERROR(Send(plan, comm));
+  RETURN_IF_ERROR(runner_.Run(plan, comm));
+  std::vector<absl::StatusOr<Token>> sampled;
+  for (const SampleSpec& spec : scheduler.samples()) {
+    const int64_t row = static_cast<int64_t>(sampled.size());
+    sampled.push_back(sampler_.Sample(runner_.logits(row), spec));
+  }
+  scheduler.Commit(plan, std::move(sampled));
+  return absl::OkStatus();
+}
+
+void Engine::TakeArrivals(Scheduler& scheduler) {
+  Arrivals arrivals = inbox_.Drain();
+  for (Submission& submission : arrivals.submissions) {
+    const RequestKey key{submission.request.id,
+                         submission.request.sampling.choice_index};
+    const absl::Status status =
+        scheduler.Submit(std::move(submission.request), submission.sink);
+    if (status.ok()) continue;
+    submission.sink->Close(status);
+    inbox_.Ended({&key, 1});
+  }
+  for (const std::string& id : arrivals.cancelled_ids) scheduler.Cancel(id);
+}
+
+void Engine::Publish(const Scheduler& scheduler) {
+  const SchedulerCounts counts = scheduler.counts();
+  board_.Write([&](WorkerSnapshot& s) {
+    s.counts = counts;
+    s.steps = counts.steps;
+  });
+}
+
+}  // namespace phalanx

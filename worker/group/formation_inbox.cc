@@ -1,0 +1,53 @@
+#include "worker/group/formation_inbox.h"
+
+#include <utility>
+
+namespace phalanx {
+
+void FormationInbox::Offer(FormationOffer offer) {
+  std::optional<FormationOffer> replaced;
+  {
+    MutexLock lock(mutex_);
+    replaced = std::exchange(offer_, std::move(offer));
+    changed_.SignalAll();
+  }
+  if (replaced.has_value())
+    replaced->done(absl::AbortedError("a newer offer came"));
+}
+
+void FormationInbox::Abort(uint64_t epoch, const absl::Status& reason) {
+  std::optional<FormationOffer> dropped;
+  {
+    MutexLock lock(mutex_);
+    // A late word about a group that is over already says nothing new.
+    if (active_ != nullptr && epoch != 0 && epoch < active_epoch_) return;
+    aborted_ = reason;
+    if (active_ != nullptr) active_->Abort(reason);
+    dropped = std::exchange(offer_, std::nullopt);
+    changed_.SignalAll();
+  }
+  if (dropped.has_value()) dropped->done(reason);
+}
+
+void FormationInbox::Reset() {
+  MutexLock lock(mutex_);
+  aborted_.reset();
+}
+
+std::optional<FormationOffer> FormationInbox::Wait() {
+  MutexLock lock(mutex_);
+  changed_.Wait(mutex_, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return offer_.has_value() || aborted_.has_value();
+  });
+  if (aborted_.has_value()) return std::nullopt;
+  return std::exchange(offer_, std::nullopt);
+}
+
+void FormationInbox::SetActive(Collective* collective, uint64_t epoch) {
+  MutexLock lock(mutex_);
+  active_ = collective;
+  active_epoch_ = epoch;
+  if (active_ != nullptr && aborted_.has_value()) active_->Abort(*aborted_);
+}
+
+}  // namespace phalanx

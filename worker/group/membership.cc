@@ -1,0 +1,136 @@
+#include "worker/group/membership.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/check.h"
+#include "common/log.h"
+#include "common/reason.h"
+
+namespace phalanx {
+namespace {
+
+absl::Status Mismatch(int rank, const char* what, const std::string& theirs,
+                      const std::string& ours) {
+  return ReasonedError(absl::StatusCode::kFailedPrecondition,
+                       "VERSION_MISMATCH",
+                       absl::StrCat(what, " of rank ", rank, " is ", theirs,
+                                    "; rank 0 has ", ours));
+}
+
+absl::Status LostError(int rank) {
+  return ReasonedError(
+      absl::StatusCode::kUnavailable, "GROUP_LOST",
+      absl::StrCat("rank ", rank, " is gone: its connection closed"),
+      {{"rank", absl::StrCat(rank)}, {"cause", "connection closed"}});
+}
+
+}  // namespace
+
+Membership::Membership(const RankIdentity& own)
+    : own_(own), members_(own.tp_size) {
+  CHECK(own.rank == 0);
+}
+
+int64_t Membership::HeartbeatOpened(int rank) {
+  MutexLock lock(mutex_);
+  if (rank < 1 || rank >= own_.tp_size) return 0;
+  Member& member = members_[rank];
+  if (member.stream != 0) LostLocked(rank);
+  member = {.stream = ++streams_, .joined = false, .identity = {}};
+  return member.stream;
+}
+
+void Membership::HeartbeatClosed(int rank, int64_t stream) {
+  MutexLock lock(mutex_);
+  if (rank < 1 || rank >= own_.tp_size) return;
+  if (members_[rank].stream != stream) return;  // Replaced by a newer one.
+  LostLocked(rank);
+  members_[rank] = {};
+}
+
+void Membership::LostLocked(int rank) {
+  if (lost_rank_ < 0) lost_rank_ = rank;
+  if (active_ != nullptr) active_->Abort(LostError(rank));
+}
+
+absl::Status Membership::Join(const RankIdentity& identity,
+                              uint64_t last_epoch) {
+  const int rank = identity.rank;
+  if (identity.tp_size != own_.tp_size)
+    return Mismatch(rank, "tp_size", absl::StrCat(identity.tp_size),
+                    absl::StrCat(own_.tp_size));
+  if (identity.version != own_.version)
+    return Mismatch(rank, "version", identity.version, own_.version);
+  if (identity.model_digest != own_.model_digest)
+    return Mismatch(rank, "model digest", identity.model_digest,
+                    own_.model_digest);
+  if (identity.numerics_id != own_.numerics_id)
+    return Mismatch(rank, "numerics id", identity.numerics_id,
+                    own_.numerics_id);
+  if (identity.slice_plan != own_.slice_plan)
+    return Mismatch(rank, "slice plan", identity.slice_plan, own_.slice_plan);
+  MutexLock lock(mutex_);
+  if (rank < 1 || rank >= own_.tp_size || members_[rank].stream == 0)
+    return ReasonedError(absl::StatusCode::kFailedPrecondition, "WRONG_STATE",
+                         absl::StrCat("rank ", rank,
+                                      " has no open heartbeat; must be one of "
+                                      "1..",
+                                      own_.tp_size - 1, " with one"));
+  members_[rank].joined = true;
+  members_[rank].identity = identity;
+  last_epoch_ = std::max(last_epoch_, last_epoch);
+  changed_.SignalAll();
+  return absl::OkStatus();
+}
+
+bool Membership::WholeLocked() const {
+  return std::all_of(members_.begin() + 1, members_.end(),
+                     [](const Member& m) { return m.joined; });
+}
+
+absl::StatusOr<std::vector<RankIdentity>> Membership::WaitWhole() {
+  MutexLock lock(mutex_);
+  changed_.Wait(mutex_, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return stopped_ || WholeLocked();
+  });
+  if (stopped_) return absl::CancelledError("shutting down");
+  std::vector<RankIdentity> others;
+  for (int rank = 1; rank < own_.tp_size; ++rank) {
+    members_[rank].joined = false;
+    others.push_back(members_[rank].identity);
+  }
+  lost_rank_ = -1;
+  return others;
+}
+
+uint64_t Membership::NextEpoch(uint64_t floor) {
+  MutexLock lock(mutex_);
+  last_epoch_ = std::max(last_epoch_, floor) + 1;
+  return last_epoch_;
+}
+
+void Membership::SetActive(Collective* collective) {
+  MutexLock lock(mutex_);
+  active_ = collective;
+  if (active_ != nullptr && lost_rank_ >= 0)
+    active_->Abort(LostError(lost_rank_));
+}
+
+std::vector<int> Membership::Missing() const {
+  MutexLock lock(mutex_);
+  std::vector<int> missing;
+  for (int rank = 1; rank < own_.tp_size; ++rank)
+    if (members_[rank].stream == 0) missing.push_back(rank);
+  return missing;
+}
+
+void Membership::Stop() {
+  MutexLock lock(mutex_);
+  stopped_ = true;
+  changed_.SignalAll();
+}
+
+}  // namespace phalanx

@@ -1,0 +1,330 @@
+// phalanx-worker: one rank. The composition root, and the only file that names
+// a concrete backend or collective.
+
+#include <grpcpp/grpcpp.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/shutdown.h"
+#include "common/status.h"
+#include "common/version.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "worker/capacity.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/digest.h"
+#include "worker/checkpoint/loader.h"
+#include "worker/collective/local.h"
+#include "worker/collective/shm.h"
+#include "worker/config.h"
+#include "worker/group/rank_service.h"
+#include "worker/serve_rank.h"
+#include "worker/server/worker_service.h"
+
+namespace phalanx {
+namespace {
+
+// A rank that hangs on its way out is ended after this many seconds.
+constexpr unsigned kExitSeconds = 5;
+// How long the ranks of a new epoch wait for each other.
+constexpr double kMeetSeconds = 10;
+
+// Processes of this host, through shared memory; a group of one needs none.
+class HostCollectives final : public CollectiveFactory {
+ public:
+  HostCollectives(int rank, int size, bool spin)
+      : rank_(rank), size_(size), spin_(spin) {}
+
+  std::string transport() const override { return "shm"; }
+  std::string NewId(uint64_t epoch) override { return NewShmName(epoch); }
+
+  absl::StatusOr<std::unique_ptr<Collective>> Join(
+      uint64_t epoch, const std::string& unique_id) override {
+    if (size_ == 1) return std::move(CreateLocalGroup(1).front());
+    ShmConfig config;
+    config.name = unique_id;
+    config.rank = rank_;
+    config.size = size_;
+    config.epoch = epoch;
+    config.spin = spin_;
+    config.timeout_seconds = kMeetSeconds;
+    return JoinShmGroup(config);
+  }
+
+ private:
+  const int rank_;
+  const int size_;
+  const bool spin_;
+};
+
+// What a rank knows before it has a server: who it is.
+struct Prepared {
+  ModelConfig config;
+  GenerationConfig generation;
+  LocalShape local;
+  std::optional<Checkpoint> checkpoint;
+  CpuShare cpus;
+  std::unique_ptr<Backend> backend;
+  SchedulerLimits limits;
+  RankIdentity identity;
+};
+
+absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
+  Prepared p;
+  ASSIGN_OR_RETURN(p.config, LoadModelConfig(flags.model_dir));
+  ASSIGN_OR_RETURN(p.generation, LoadGenerationConfig(flags.model_dir));
+  ASSIGN_OR_RETURN(p.local,
+                   MakeLocalShape(p.config, flags.rank, flags.tp_size));
+  ASSIGN_OR_RETURN(p.checkpoint, Checkpoint::Open(flags.model_dir));
+  p.cpus = ShareCpus(AllowedCpus(), flags.rank, flags.tp_size, flags.threads);
+  CpuBackendConfig cpu;
+  cpu.threads = p.cpus.threads;
+  cpu.cpus = p.cpus.cpus;
+  cpu.spin = p.cpus.spin;
+  if (flags.numerics == "fma") cpu.family = KernelFamily::kFma;
+  ASSIGN_OR_RETURN(p.backend, CreateCpuBackend(cpu));
+  ASSIGN_OR_RETURN(p.limits, PlanCapacity(flags, p.config, p.local,
+                                          p.backend->activation_dtype(),
+                                          AvailableMemoryBytes()));
+  const std::string digest = ModelDigest(*p.checkpoint);
+  p.identity = {
+      .rank = flags.rank,
+      .tp_size = flags.tp_size,
+      .version = kVersion,
+      .address = flags.listen,
+      .model_digest = digest,
+      .numerics_id = absl::StrCat(digest.substr(0, 16), "/bf16/",
+                                  p.backend->kernel_family()),
+      .slice_plan = absl::StrCat(kContractionSlices, "/", flags.moe_mode),
+      .pid = getpid(),
+      .kv_blocks = p.limits.kv_blocks,
+      .state_slots = p.limits.state_slots};
+  return p;
+}
+
+// Serves `services` at `listen`; the address with the port that was taken.
+absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(
+    const std::string& listen, std::vector<grpc::Service*> services,
+    std::string& address) {
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetMaxReceiveMessageSize(32 << 20);
+  builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr || port == 0)
+    return absl::UnavailableError(absl::StrCat(
+        "--listen is ", listen,
+        "; it cannot be bound: in use, or no address of this host"));
+  address = absl::StartsWith(listen, "unix:")
+                ? listen
+                : absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
+  return server;
+}
+
+v1::ModelFacts ModelFactsOf(const ModelConfig& config,
+                            const GenerationConfig& generation) {
+  v1::ModelFacts facts;
+  facts.set_model_type(config.model_type);
+  facts.set_vocab_size(config.vocab_size);
+  facts.set_num_layers(static_cast<int32_t>(config.num_layers()));
+  facts.set_hidden_size(static_cast<int32_t>(config.hidden_size));
+  facts.set_num_experts(static_cast<int32_t>(config.num_experts));
+  facts.set_num_experts_per_token(
+      static_cast<int32_t>(config.num_experts_per_tok));
+  facts.set_weight_format("bf16");
+  for (const int32_t id : generation.eos_token_ids) facts.add_stop_ids(id);
+  facts.set_temperature(generation.temperature);
+  facts.set_top_p(generation.top_p);
+  facts.set_top_k(generation.top_k);
+  facts.set_min_p(generation.min_p);
+  return facts;
+}
+
+v1::WorkerStatus Facts(const Prepared& p, const WorkerConfig& flags) {
+  v1::WorkerStatus facts;
+  facts.set_rank(flags.rank);
+  facts.set_tp_size(flags.tp_size);
+  facts.set_model_digest(p.identity.model_digest);
+  facts.set_numerics_id(p.identity.numerics_id);
+  facts.set_moe_mode(flags.moe_mode);
+  facts.set_device(flags.device);
+  facts.set_pid(p.identity.pid);
+  facts.set_kv_blocks_total(p.limits.kv_blocks);
+  facts.set_state_slots_total(p.limits.state_slots);
+  facts.set_max_model_len(p.limits.max_model_len);
+  facts.set_threads(p.cpus.threads);
+  facts.set_instruction_set(p.backend->instruction_set());
+  *facts.mutable_model() = ModelFactsOf(p.config, p.generation);
+  return facts;
+}
+
+// The rank's share by category, as the model defines it and as it is laid out.
+void AddMemory(const Backend& backend, const Weights& weights,
+               const ModelRunner& runner, v1::WorkerStatus& facts) {
+  const int64_t share[kMemoryCategories] = {
+      weights.expert_bytes,
+      runner.kv_cache().bytes(),
+      runner.state_cache().bytes(),
+      weights.non_expert_bytes,
+      backend.allocated_bytes(MemoryCategory::kWorkspace),
+      backend.allocated_bytes(MemoryCategory::kComm)};
+  for (int i = 0; i < kMemoryCategories; ++i) {
+    v1::MemoryUse* use = facts.add_memory();
+    use->set_category(kMemoryCategoryNames[i]);
+    use->set_bytes(share[i]);
+    use->set_allocated_bytes(
+        backend.allocated_bytes(static_cast<MemoryCategory>(i)));
+  }
+}
+
+// What a rank holds once it has loaded; the weights outlive the runner.
+struct Loaded {
+  Weights weights;
+  std::unique_ptr<ModelRunner> runner;
+};
+
+absl::Status Load(Prepared& p, WorkerService& service, v1::WorkerStatus facts,
+                  Loaded& loaded) {
+  ASSIGN_OR_RETURN(loaded.weights,
+                   LoadWeights(*p.checkpoint, p.config, p.local, *p.backend));
+  ASSIGN_OR_RETURN(loaded.runner,
+                   ModelRunner::Create(*p.backend, p.config, p.local,
+                                       loaded.weights, PlanLimits(p.limits)));
+  p.checkpoint.reset();
+  AddMemory(*p.backend, loaded.weights, *loaded.runner, facts);
+  service.Describe(facts);
+  return absl::OkStatus();
+}
+
+// What a signal does; set once there is something to stop. Runs on the signal
+// thread.
+class Stopper {
+ public:
+  // Null until set; called at once if a signal came before.
+  void Set(std::function<void()> action) {
+    MutexLock lock(mutex_);
+    action_ = std::move(action);
+    if (stop_.load() && action_ != nullptr) action_();
+  }
+  void Stop() {
+    alarm(kExitSeconds);
+    MutexLock lock(mutex_);
+    stop_.store(true);
+    if (action_ != nullptr) action_();
+  }
+  const std::atomic<bool>& stop() const { return stop_; }
+
+ private:
+  Mutex mutex_;
+  std::function<void()> action_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> stop_{false};
+};
+
+absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
+                         Stopper& stopper) {
+  MonotonicClock clock;
+  StatusBoard board;
+  Inbox inbox;
+  Membership membership(p.identity);
+  RankService rank_service(&membership, nullptr);
+  WorkerService worker_service(&inbox, board);
+  const v1::WorkerStatus facts = Facts(p, flags);
+  worker_service.Describe(facts);
+  ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server,
+                   Listen(flags.listen, {&rank_service, &worker_service},
+                          p.identity.address));
+  LogInfo("worker", "listening", {{"address", p.identity.address}});
+  Loaded loaded;
+  RETURN_IF_ERROR(Load(p, worker_service, facts, loaded));
+  HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin);
+  GroupLeader leader(
+      p.identity, membership, factory,
+      [](const std::string& address)
+          -> std::unique_ptr<v1::Rank::StubInterface> {
+        return v1::Rank::NewStub(
+            grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+      },
+      flags.epoch_floor);
+  Engine engine(p.limits, *loaded.runner, inbox, board, clock);
+  stopper.Set([&] {
+    engine.Stop();
+    membership.Stop();
+  });
+  const absl::Status status =
+      ServeLeader(leader, membership, engine, board, stopper.stop());
+  stopper.Set(nullptr);
+  server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  return status;
+}
+
+absl::Status RunFollower(Prepared& p, const WorkerConfig& flags,
+                         Stopper& stopper) {
+  StatusBoard board;
+  FormationInbox inbox;
+  RankService rank_service(nullptr, &inbox);
+  WorkerService worker_service(nullptr, board);
+  const v1::WorkerStatus facts = Facts(p, flags);
+  worker_service.Describe(facts);
+  ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server,
+                   Listen(flags.listen, {&rank_service, &worker_service},
+                          p.identity.address));
+  LogInfo("worker", "listening", {{"address", p.identity.address}});
+  Loaded loaded;
+  RETURN_IF_ERROR(Load(p, worker_service, facts, loaded));
+  HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin);
+  Follower follower(*loaded.runner, board);
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
+  const std::unique_ptr<v1::Rank::StubInterface> leader =
+      v1::Rank::NewStub(grpc::CreateCustomChannel(
+          flags.leader, grpc::InsecureChannelCredentials(), arguments));
+  stopper.Set(
+      [&] { inbox.Abort(/*epoch=*/0, absl::CancelledError("shutting down")); });
+  const absl::Status status = ServeFollower(*leader, p.identity, inbox, factory,
+                                            follower, board, stopper.stop());
+  stopper.Set(nullptr);
+  server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  return status;
+}
+
+int Main(int argc, char** argv) {
+  // Debian's Abseil aborts on a lock inversion seen once, gRPC's own included.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  WorkerConfig flags;
+  if (const int code = ParseWorkerFlags(argc, argv, flags); code >= 0)
+    return code;
+  Stopper stopper;
+  ShutdownSignals signals([&](int) { stopper.Stop(); });
+  SetLogContext({{"rank", flags.rank}});
+  absl::StatusOr<Prepared> prepared = Prepare(flags);
+  absl::Status status = prepared.status();
+  if (status.ok())
+    status = flags.rank == 0 ? RunRankZero(*prepared, flags, stopper)
+                             : RunFollower(*prepared, flags, stopper);
+  if (!status.ok()) {
+    LogError("worker", "cannot go on", {{"cause", status.message()}});
+    return 1;
+  }
+  LogInfo("worker", "stopped");
+  return 0;
+}
+
+}  // namespace
+}  // namespace phalanx
+
+int main(int argc, char** argv) { return phalanx::Main(argc, argv); }

@@ -1,0 +1,29 @@
+#include "worker/model/decoder_layer.h"
+
+namespace phalanx {
+
+void DecoderLayer::Forward(const Step& step, Collective& comm, Tensor h) {
+  const int64_t T = h.dims[0];
+  const int64_t H = h.dims[1];
+
+  Scratch::Frame frame(scratch_);
+  Tensor x = frame.Act(T, H);
+  Tensor partial = frame.F32(T, H);
+  Tensor delta = frame.Act(T, H);
+
+  ops_.RmsNorm(h, w_.mixer_norm, eps_, x);
+  std::visit([&](auto& mixer) { mixer.Forward(step, x, partial); }, mixer_);
+  comm.AllReduceSum(partial, delta);
+  ops_.Add(h, delta, h);
+
+  ops_.RmsNorm(h, w_.moe_norm, eps_, x);
+  moe_.Forward(x, partial);
+  comm.AllReduceSum(partial, delta);
+  ops_.Add(h, delta, h);
+}
+
+int64_t DecoderLayer::ScratchBytes(int64_t H, int64_t T, DType act) {
+  return 2 * Scratch::Bytes(T * H, act) + Scratch::Bytes(T * H, DType::kF32);
+}
+
+}  // namespace phalanx

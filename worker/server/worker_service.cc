@@ -1,0 +1,106 @@
+#include "worker/server/worker_service.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
+#include "common/reason.h"
+#include "worker/server/convert.h"
+#include "worker/server/token_writer.h"
+
+namespace phalanx {
+namespace {
+
+absl::Status NotRankZero(const char* call) {
+  return ReasonedError(absl::StatusCode::kFailedPrecondition, "WRONG_STATE",
+                       absl::StrCat(call, " is served by rank 0 only"));
+}
+
+absl::Status StaleEpoch(uint64_t asked, uint64_t now) {
+  return ReasonedError(
+      absl::StatusCode::kFailedPrecondition, "STALE_EPOCH",
+      absl::StrCat("epoch ", asked, " is over; it is ", now, " now"),
+      {{"epoch", absl::StrCat(asked)}, {"actual", absl::StrCat(now)}});
+}
+
+v1::RankState ToProto(WorkerState state) {
+  switch (state) {
+    case WorkerState::kLoading:
+      return v1::RANK_STATE_LOADING;
+    case WorkerState::kForming:
+      return v1::RANK_STATE_FORMING;
+    case WorkerState::kWarming:
+      return v1::RANK_STATE_WARMING;
+    case WorkerState::kReady:
+      return v1::RANK_STATE_READY;
+    case WorkerState::kDraining:
+      return v1::RANK_STATE_DRAINING;
+    case WorkerState::kFailed:
+      return v1::RANK_STATE_FAILED;
+  }
+  return v1::RANK_STATE_UNSPECIFIED;
+}
+
+}  // namespace
+
+void WorkerService::Describe(const v1::WorkerStatus& facts) {
+  MutexLock lock(mutex_);
+  facts_ = facts;
+}
+
+grpc::ServerWriteReactor<v1::WorkerGenerateEvent>* WorkerService::Generate(
+    grpc::CallbackServerContext*, const v1::WorkerGenerateRequest* request) {
+  auto* writer = new TokenWriter(request->epoch());  // Deletes itself.
+  const absl::Status status = inbox_ == nullptr
+                                  ? NotRankZero("Generate")
+                                  : inbox_->Submit(FromProto(*request), writer);
+  if (!status.ok()) writer->Close(status);
+  return writer;
+}
+
+grpc::ServerUnaryReactor* WorkerService::Cancel(
+    grpc::CallbackServerContext* context,
+    const v1::WorkerCancelRequest* request,
+    v1::WorkerCancelResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  const uint64_t epoch = board_.Read().epoch;
+  absl::Status status;
+  if (inbox_ == nullptr) {
+    status = NotRankZero("Cancel");
+  } else if (request->epoch() != epoch) {
+    status = StaleEpoch(request->epoch(), epoch);
+  } else {
+    response->set_epoch(epoch);
+    response->set_found(inbox_->Cancel(request->request_id()));
+  }
+  reactor->Finish(ToGrpc(status));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* WorkerService::GetStatus(
+    grpc::CallbackServerContext* context,
+    const v1::WorkerStatusRequest* request, v1::WorkerStatus* response) {
+  auto* reactor = context->DefaultReactor();
+  const WorkerSnapshot now = board_.Read();
+  if (request->epoch() != 0 && request->epoch() != now.epoch) {
+    reactor->Finish(ToGrpc(StaleEpoch(request->epoch(), now.epoch)));
+    return reactor;
+  }
+  {
+    MutexLock lock(mutex_);
+    *response = facts_;
+  }
+  response->set_epoch(now.epoch);
+  response->set_state(ToProto(now.state));
+  response->set_detail(now.detail);
+  response->set_steps(now.steps);
+  response->set_warmup_logits_hash(now.warmup_logits_hash);
+  response->set_kv_blocks_used(now.counts.kv_blocks_used);
+  response->set_state_slots_used(now.counts.state_slots_used);
+  response->set_requests_running(now.counts.running);
+  response->set_requests_waiting(now.counts.waiting);
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+}  // namespace phalanx
