@@ -12,10 +12,10 @@ void AddIdentity(CLI::App& app, WorkerConfig& config) {
                  "Folder with config.json and *.safetensors")
       ->required();
   app.add_option("--rank", config.rank, "This rank; 0 schedules")
-      ->check(CLI::Range(0, 15))
+      ->check(CLI::Range(0, 63))
       ->capture_default_str();
   app.add_option("--tp-size", config.tp_size, "Ranks of the group")
-      ->check(CLI::IsMember({1, 2, 4, 8, 16}))
+      ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_option("--listen", config.listen,
                  "Where to serve gRPC: HOST:PORT or unix:PATH")

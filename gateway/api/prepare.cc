@@ -5,13 +5,13 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/reason.h"
 #include "common/status.h"
 #include "gateway/api/chat_context.h"
 #include "gateway/api/request_check.h"
+#include "gateway/chat/output_parser.h"
 
 namespace phalanx {
 namespace {
@@ -183,7 +183,7 @@ absl::StatusOr<PreparedRequest> Prepare(const v1::ChatRequest& request,
     return ReasonedError(absl::StatusCode::kUnimplemented, "FEATURE_OFF",
                          "the model's folder has no chat template",
                          {{"feature", "messages"}});
-  ASSIGN_OR_RETURN(const ChatContext context, ToChatContext(request));
+  const ChatContext context = ToChatContext(request);
   absl::StatusOr<std::string> prompt = text.chat_template->Render(context);
   if (!prompt.ok())
     return ReasonedError(absl::StatusCode::kInvalidArgument, "BAD_FIELD",
@@ -193,10 +193,7 @@ absl::StatusOr<PreparedRequest> Prepare(const v1::ChatRequest& request,
   if (!ids.ok()) return TextError(ids.status());
   ASSIGN_OR_RETURN(PreparedRequest prepared,
                    Finish(request, *std::move(ids), text, leader));
-  prepared.parses_output = true;
-  // The template has opened the reasoning and left it open.
-  prepared.starts_in_reasoning =
-      absl::EndsWith(absl::StripTrailingAsciiWhitespace(*prompt), "<think>");
+  prepared.starts_in_reasoning = PromptOpensReasoning(*prompt);
   return prepared;
 }
 

@@ -30,8 +30,7 @@ struct PreparedRequest {
   bool wants_text = true;
   bool wants_ids = true;
   bool wants_logprobs = false;
-  bool truncated = false;      // max_tokens was clamped: Notice TRUNCATED.
-  bool parses_output = false;  // Chat: reasoning is split from content.
+  bool truncated = false;  // max_tokens was clamped: Notice TRUNCATED.
   bool starts_in_reasoning = false;
   std::vector<std::string> stop_strings;
   bool include_stop = false;

@@ -10,7 +10,6 @@ TextPipeline::TextPipeline(const PreparedRequest& request,
       wants_ids_(request.wants_ids),
       wants_logprobs_(request.wants_logprobs),
       parser_({.starts_in_reasoning = request.starts_in_reasoning,
-               .splits_reasoning = request.parses_output,
                .stop_strings = request.stop_strings,
                .include_stop = request.include_stop}) {
   if (tokenizer != nullptr)
@@ -62,11 +61,11 @@ std::vector<v1::Delta> TextPipeline::Flush() {
   return deltas;
 }
 
-void TextPipeline::AddText(std::vector<OutputPiece> pieces,
+void TextPipeline::AddText(std::vector<Piece> pieces,
                            std::vector<v1::Delta>& deltas) {
-  for (OutputPiece& piece : pieces) {
+  for (Piece& piece : pieces) {
     if (!wants_text_ || piece.text.empty()) continue;
-    const v1::Channel channel = piece.channel == OutputChannel::kReasoning
+    const v1::Channel channel = piece.channel == Channel::kReasoning
                                     ? v1::CHANNEL_REASONING
                                     : v1::CHANNEL_CONTENT;
     DeltaOf(channel, deltas).mutable_text()->append(piece.text);

@@ -41,7 +41,7 @@ class TextPipeline {
  private:
   void Add(const v1::WorkerToken& token, bool is_stop,
            std::vector<v1::Delta>& deltas);
-  void AddText(std::vector<OutputPiece> pieces, std::vector<v1::Delta>& deltas);
+  void AddText(std::vector<Piece> pieces, std::vector<v1::Delta>& deltas);
   v1::Delta& DeltaOf(v1::Channel channel, std::vector<v1::Delta>& deltas);
   v1::Channel channel() const;
 

@@ -95,10 +95,10 @@ absl::StatusOr<Value> ToolCallValue(const ToolCall& call,
   auto function = std::make_shared<Mapping>();
   RETURN_IF_ERROR(PutText(*function, "name", call.name));
   Value arguments;
-  ASSIGN_OR_RETURN(
-      arguments, ParseField(call.arguments_json.empty() ? std::string("{}")
-                                                        : call.arguments_json,
-                            absl::StrCat(path, ".arguments")));
+  ASSIGN_OR_RETURN(arguments,
+                   ParseField(call.arguments_json.empty() ? std::string("{}")
+                                                          : call.arguments_json,
+                              absl::StrCat(path, ".arguments")));
   if (!arguments.is_mapping()) {
     return Invalid(absl::StrCat(path, ".arguments is no JSON object"));
   }
@@ -146,8 +146,9 @@ absl::StatusOr<Value> MessageValue(const ChatMessage& message,
     std::vector<Value> calls;
     for (size_t i = 0; i < message.tool_calls.size(); ++i) {
       ASSIGN_OR_RETURN(
-          Value call, ToolCallValue(message.tool_calls[i],
-                                    absl::StrCat(path, ".tool_calls[", i, "]")));
+          Value call,
+          ToolCallValue(message.tool_calls[i],
+                        absl::StrCat(path, ".tool_calls[", i, "]")));
       calls.push_back(std::move(call));
     }
     ASSIGN_OR_RETURN(Value list, Value::List(std::move(calls)));
@@ -168,8 +169,8 @@ absl::StatusOr<Value> ToolsValue(const std::vector<std::string>& tools_json) {
   if (tools_json.empty()) return Value();
   std::vector<Value> tools;
   for (size_t i = 0; i < tools_json.size(); ++i) {
-    ASSIGN_OR_RETURN(Value tool, ParseField(tools_json[i],
-                                            absl::StrCat("tools[", i, "]")));
+    ASSIGN_OR_RETURN(Value tool,
+                     ParseField(tools_json[i], absl::StrCat("tools[", i, "]")));
     tools.push_back(std::move(tool));
   }
   return Value::List(std::move(tools));
@@ -196,9 +197,9 @@ absl::StatusOr<Mapping> Variables(const ChatContext& context) {
   RETURN_IF_ERROR(PutExtra(variables, context));
   std::vector<Value> messages;
   for (size_t i = 0; i < context.messages.size(); ++i) {
-    ASSIGN_OR_RETURN(Value message,
-                     MessageValue(context.messages[i],
-                                  absl::StrCat("messages[", i, "]")));
+    ASSIGN_OR_RETURN(
+        Value message,
+        MessageValue(context.messages[i], absl::StrCat("messages[", i, "]")));
     messages.push_back(std::move(message));
   }
   ASSIGN_OR_RETURN(Value list, Value::List(std::move(messages)));
@@ -227,8 +228,7 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(
     absl::string_view model_dir) {
   const std::filesystem::path folder{std::string(model_dir)};
   std::filesystem::path path = folder / "chat_template.jinja";
-  absl::StatusOr<std::string> source =
-      ReadFile(path, jinja::kMaxTemplateBytes);
+  absl::StatusOr<std::string> source = ReadFile(path, jinja::kMaxTemplateBytes);
   if (absl::IsNotFound(source.status())) {
     path = folder / "tokenizer_config.json";
     const absl::StatusOr<std::string> config = ReadFile(path, kMaxConfigBytes);

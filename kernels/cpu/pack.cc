@@ -1,4 +1,5 @@
-#include "kernels/bf16.h"
+#include <cstring>
+
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/matmul_product.h"
 
@@ -20,18 +21,21 @@ int64_t SourceRow(const PackedWeight& w, int64_t tile, int64_t output) {
 }  // namespace
 
 void PackWeight(const uint16_t* host, int64_t index, PackedWeight& w) {
+  // A cache line of one row goes to as many lines of the tile; 32 rows later
+  // they are full.
+  constexpr int64_t kBlockCols = 32;
   uint16_t* matrix = const_cast<uint16_t*>(Matrix(w, index));
   for (int64_t tile = 0; tile < Tiles(w); ++tile) {
     uint16_t* packed = matrix + tile * TileElements(w.cols);
-    const uint16_t* rows[kTileOutputs];
-    for (int64_t n = 0; n < kTileOutputs; ++n) {
-      const int64_t row = SourceRow(w, tile, n);
-      rows[n] = row < 0 ? nullptr : host + row * w.cols;
-    }
-    for (int64_t k = 0; k < w.cols; k += 2) {
-      for (int64_t n = 0; n < kTileOutputs; ++n, packed += 2) {
-        packed[0] = rows[n] == nullptr ? 0 : rows[n][k];
-        packed[1] = rows[n] == nullptr ? 0 : rows[n][k + 1];
+    for (int64_t first = 0; first < w.cols; first += kBlockCols) {
+      const int64_t last = Min(first + kBlockCols, w.cols);
+      for (int64_t n = 0; n < kTileOutputs; ++n) {
+        const int64_t row = SourceRow(w, tile, n);
+        for (int64_t k = first; k < last; k += 2) {
+          uint32_t pair = 0;
+          if (row >= 0) std::memcpy(&pair, host + row * w.cols + k, 4);
+          std::memcpy(packed + k * kTileOutputs + 2 * n, &pair, 4);
+        }
       }
     }
   }

@@ -4,13 +4,7 @@
 // vec.h for AVX-512 F, BW, DQ and VL. Included by vec.h alone, which says what
 // the operations mean.
 
-// GCC 12 sees an uninitialised variable in the intrinsics themselves (its bug
-// 105593).
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
-#pragma GCC diagnostic pop
 
 #include <cstdint>
 

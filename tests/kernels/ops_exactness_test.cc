@@ -38,7 +38,9 @@ class OpsExactness
 TEST_P(OpsExactness, AnItemIsTheSameAloneAndAmongOthers) {
   const std::vector<Parts> together = Run(all_);
 
-  for (int64_t item : all_) {
+  // Every sequence; of 33 tokens every fourth, the first and the last included.
+  const int64_t step = program_.items > 8 ? 4 : 1;
+  for (int64_t item = 0; item < program_.items; item += step) {
     EXPECT_TRUE(SameBits(Run({item})[0], together[item])) << "item " << item;
   }
 }
@@ -46,7 +48,8 @@ TEST_P(OpsExactness, AnItemIsTheSameAloneAndAmongOthers) {
 TEST_P(OpsExactness, AnItemIsTheSameInABatchOfAnySize) {
   const std::vector<Parts> together = Run(all_);
 
-  for (int64_t count = 2; count <= program_.items; count += count < 8 ? 1 : 3) {
+  for (int64_t count : {2, 3, 4, 5, 7, 8, 13, 16, 17, 32}) {
+    if (count > program_.items) break;
     const int64_t first = program_.items - count;
     const std::vector<Parts> batch = Run(Range(first, count));
     for (int64_t i = 0; i < count; ++i) {

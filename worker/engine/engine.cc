@@ -61,7 +61,10 @@ absl::Status Engine::Run(Collective& comm, uint64_t epoch,
     s.steps = 0;
   });
   absl::Status status = WarmUp(comm, epoch, limits);
-  Scheduler scheduler(limits, epoch, clock_);
+  // A key is free again before its client hears of the end.
+  Scheduler scheduler(limits, epoch, clock_, [this](const RequestKey& key) {
+    inbox_.Ended({&key, 1});
+  });
   if (status.ok()) {
     inbox_.Open(epoch, limits);
     board_.Write([](WorkerSnapshot& s) {
@@ -77,7 +80,6 @@ absl::Status Engine::Run(Collective& comm, uint64_t epoch,
   const absl::Status end = ClientError(status, epoch);
   inbox_.CloseAndEndAll(end);
   scheduler.CloseAll(end);
-  inbox_.Ended(scheduler.TakeEnded());
   Publish(scheduler);
   return status;
 }
@@ -100,14 +102,12 @@ absl::Status Engine::Serve(Scheduler& scheduler, Collective& comm) {
     RETURN_IF_ERROR(comm.status());
     TakeArrivals(scheduler);
     const StepPlan plan = scheduler.Plan();
-    inbox_.Ended(scheduler.TakeEnded());
     if (plan.sequences.empty()) {
       Publish(scheduler);
       inbox_.WaitForWork(kIdlePoll);
       continue;
     }
     RETURN_IF_ERROR(RunStep(scheduler, plan, comm));
-    inbox_.Ended(scheduler.TakeEnded());
     Publish(scheduler);
   }
   StepPlan last;
@@ -137,8 +137,8 @@ void Engine::TakeArrivals(Scheduler& scheduler) {
     const absl::Status status =
         scheduler.Submit(std::move(submission.request), submission.sink);
     if (status.ok()) continue;
-    submission.sink->Close(status);
     inbox_.Ended({&key, 1});
+    submission.sink->Close(status);
   }
   for (const std::string& id : arrivals.cancelled_ids) scheduler.Cancel(id);
 }

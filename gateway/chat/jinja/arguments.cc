@@ -29,8 +29,8 @@ absl::StatusOr<BoundArguments> BoundArguments::Bind(
           absl::StrCat(function, "() takes no argument named '", name, "'"));
     }
     if (bound.Has(i)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          function, "() was given '", name, "' more than once"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(function, "() was given '", name, "' more than once"));
     }
     bound.values_[i] = value;
   }

@@ -26,8 +26,7 @@ class BoundArguments {
   // Errors: too many, unknown or doubled ones; fewer than `required`.
   static absl::StatusOr<BoundArguments> Bind(
       absl::string_view function, const Arguments& arguments,
-      std::initializer_list<absl::string_view> parameters,
-      size_t required = 0);
+      std::initializer_list<absl::string_view> parameters, size_t required = 0);
 
   bool Has(size_t i) const { return values_[i].has_value(); }
   // Requires Has(i).

@@ -50,8 +50,8 @@ absl::StatusOr<Value> MakeDict(Interpreter& interpreter,
   for (const Value& source : arguments.positional) {
     if (source.is_mapping()) {
       *mapping = source.mapping();
-      RETURN_IF_ERROR(interpreter.Charge(
-          static_cast<int64_t>(mapping->entries.size())));
+      RETURN_IF_ERROR(
+          interpreter.Charge(static_cast<int64_t>(mapping->entries.size())));
       continue;
     }
     ASSIGN_OR_RETURN(const std::vector<Value> pairs,
@@ -287,9 +287,8 @@ absl::Status Interpreter::BindExtra(const MacroDefinition& macro,
     } else if (macro.takes_kwargs) {
       RETURN_IF_ERROR(kwargs->Set(Value::String(name), value));
     } else {
-      return absl::InvalidArgumentError(
-          absl::StrCat("macro '", macro.name, "' takes no keyword argument '",
-                       name, "'"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "macro '", macro.name, "' takes no keyword argument '", name, "'"));
     }
   }
   if (macro.takes_varargs) {

@@ -88,10 +88,9 @@ absl::StatusOr<ExpressionPtr> Parser::ParseExpression() {
     if (SkipName("else")) {
       ASSIGN_OR_RETURN(otherwise, ParseExpression());
     }
-    ASSIGN_OR_RETURN(
-        node, Node(Kind::kConditional, line,
-                   Children(std::move(node), std::move(condition),
-                            std::move(otherwise))));
+    ASSIGN_OR_RETURN(node, Node(Kind::kConditional, line,
+                                Children(std::move(node), std::move(condition),
+                                         std::move(otherwise))));
     unknown_.resize(unknown);
   }
   --expression_depth_;
@@ -164,9 +163,9 @@ absl::StatusOr<ExpressionPtr> Parser::ParseSum() {
   while (AtOperator("+") || AtOperator("-")) {
     const Token op = Next();
     ASSIGN_OR_RETURN(ExpressionPtr right, ParseConcat());
-    ASSIGN_OR_RETURN(left, Node(Kind::kArithmetic, op.line,
-                                Children(std::move(left), std::move(right)),
-                                op.text));
+    ASSIGN_OR_RETURN(
+        left, Node(Kind::kArithmetic, op.line,
+                   Children(std::move(left), std::move(right)), op.text));
   }
   return left;
 }
@@ -189,9 +188,9 @@ absl::StatusOr<ExpressionPtr> Parser::ParseProduct() {
          AtOperator("%")) {
     const Token op = Next();
     ASSIGN_OR_RETURN(ExpressionPtr right, ParsePower());
-    ASSIGN_OR_RETURN(left, Node(Kind::kArithmetic, op.line,
-                                Children(std::move(left), std::move(right)),
-                                op.text));
+    ASSIGN_OR_RETURN(
+        left, Node(Kind::kArithmetic, op.line,
+                   Children(std::move(left), std::move(right)), op.text));
   }
   return left;
 }
@@ -201,9 +200,9 @@ absl::StatusOr<ExpressionPtr> Parser::ParsePower() {
   while (AtOperator("**")) {
     const Token op = Next();
     ASSIGN_OR_RETURN(ExpressionPtr right, ParseUnary(/*with_filters=*/true));
-    ASSIGN_OR_RETURN(left, Node(Kind::kArithmetic, op.line,
-                                Children(std::move(left), std::move(right)),
-                                op.text));
+    ASSIGN_OR_RETURN(
+        left, Node(Kind::kArithmetic, op.line,
+                   Children(std::move(left), std::move(right)), op.text));
   }
   return left;
 }
@@ -214,9 +213,9 @@ absl::StatusOr<ExpressionPtr> Parser::ParseUnary(bool with_filters) {
     RETURN_IF_ERROR(Deeper(expression_depth_, kMaxExpressionDepth));
     const Token op = Next();
     ASSIGN_OR_RETURN(node, ParseUnary(/*with_filters=*/false));
-    ASSIGN_OR_RETURN(node, Node(op.text == "-" ? Kind::kNegative
-                                               : Kind::kPositive,
-                                op.line, Children(std::move(node))));
+    ASSIGN_OR_RETURN(
+        node, Node(op.text == "-" ? Kind::kNegative : Kind::kPositive, op.line,
+                   Children(std::move(node))));
     --expression_depth_;
   } else {
     ASSIGN_OR_RETURN(node, ParsePrimary());
@@ -233,14 +232,16 @@ absl::StatusOr<ExpressionPtr> Parser::ParsePrimary() {
       return ParseNameOrConstant();
     case Token::Kind::kNumber: {
       Next();
-      ASSIGN_OR_RETURN(ExpressionPtr node, Node(Kind::kConstant, token.line, {}));
+      ASSIGN_OR_RETURN(ExpressionPtr node,
+                       Node(Kind::kConstant, token.line, {}));
       node->constant = token.number;
       return node;
     }
     case Token::Kind::kString: {
       std::string text;
       while (Current().kind == Token::Kind::kString) text += Next().text;
-      ASSIGN_OR_RETURN(ExpressionPtr node, Node(Kind::kConstant, token.line, {}));
+      ASSIGN_OR_RETURN(ExpressionPtr node,
+                       Node(Kind::kConstant, token.line, {}));
       node->constant = Value::String(std::move(text));
       return node;
     }
@@ -328,8 +329,7 @@ absl::StatusOr<ExpressionPtr> Parser::ParsePostfix(ExpressionPtr node) {
   }
 }
 
-absl::StatusOr<ExpressionPtr> Parser::ParseFiltersAndTests(
-    ExpressionPtr node) {
+absl::StatusOr<ExpressionPtr> Parser::ParseFiltersAndTests(ExpressionPtr node) {
   while (true) {
     if (AtOperator("|")) {
       ASSIGN_OR_RETURN(node, ParseFilter(std::move(node)));
@@ -445,9 +445,9 @@ absl::StatusOr<ExpressionPtr> Parser::ParseFilter(ExpressionPtr node) {
   if (AtOperator("(")) {
     ASSIGN_OR_RETURN(arguments, ParseArguments());
   }
-  ASSIGN_OR_RETURN(ExpressionPtr filter,
-                   Node(Kind::kFilter, line, Children(std::move(node)),
-                        std::move(name)));
+  ASSIGN_OR_RETURN(
+      ExpressionPtr filter,
+      Node(Kind::kFilter, line, Children(std::move(node)), std::move(name)));
   filter->arguments = std::move(arguments);
   RETURN_IF_ERROR(Measure(*filter));
   return filter;
@@ -471,9 +471,9 @@ absl::StatusOr<ExpressionPtr> Parser::ParseTest(ExpressionPtr node) {
     ASSIGN_OR_RETURN(argument, ParsePostfix(std::move(argument)));
     arguments.positional.push_back(std::move(argument));
   }
-  ASSIGN_OR_RETURN(ExpressionPtr test,
-                   Node(Kind::kTest, line, Children(std::move(node)),
-                        std::move(name)));
+  ASSIGN_OR_RETURN(
+      ExpressionPtr test,
+      Node(Kind::kTest, line, Children(std::move(node)), std::move(name)));
   test->arguments = std::move(arguments);
   RETURN_IF_ERROR(Measure(*test));
   if (!negated) return test;

@@ -101,8 +101,7 @@ Value Interpreter::Lookup(const std::string& name) const {
     const auto place = scope->names.find(name);
     if (place != scope->names.end()) return place->second;
   }
-  if (IsGlobal(name) &&
-      (name != "strftime_now" || options_.now_unix_seconds)) {
+  if (IsGlobal(name) && (name != "strftime_now" || options_.now_unix_seconds)) {
     auto callable = std::make_shared<Callable>();
     callable->what = Callable::What::kGlobal;
     callable->name = name;
@@ -189,15 +188,14 @@ std::vector<T> TakeSlice(const std::vector<T>& items, const SliceRange& range) {
 
 }  // namespace
 
-absl::StatusOr<Value> Interpreter::Slice(const Value& value,
-                                         const Value& start, const Value& stop,
-                                         const Value& step) {
+absl::StatusOr<Value> Interpreter::Slice(const Value& value, const Value& start,
+                                         const Value& stop, const Value& step) {
   if (value.undefined()) {
     return absl::InvalidArgumentError(value.undefined_message());
   }
   if (value.is_string()) {
-    RETURN_IF_ERROR(ChargeText(8 * std::min(value.text().size(),
-                                            max_text_bytes() / 8)));
+    RETURN_IF_ERROR(
+        ChargeText(8 * std::min(value.text().size(), max_text_bytes() / 8)));
     const std::vector<CodePoint> points = Decode(value.text());
     ASSIGN_OR_RETURN(
         const SliceRange range,
@@ -251,8 +249,7 @@ absl::StatusOr<Value> Interpreter::EvaluateCompare(const Expression& node) {
   ASSIGN_OR_RETURN(Value left, Evaluate(*node.children[0]));
   for (size_t i = 0; i < node.operators.size(); ++i) {
     ASSIGN_OR_RETURN(Value right, Evaluate(*node.children[i + 1]));
-    ASSIGN_OR_RETURN(const bool holds,
-                     Compare(node.operators[i], left, right));
+    ASSIGN_OR_RETURN(const bool holds, Compare(node.operators[i], left, right));
     if (!holds) return Value::Bool(false);
     left = std::move(right);
   }
@@ -263,8 +260,7 @@ absl::StatusOr<Value> Interpreter::EvaluateConditional(const Expression& node) {
   ASSIGN_OR_RETURN(const Value condition, Evaluate(*node.children[1]));
   if (condition.Truthy()) return Evaluate(*node.children[0]);
   if (node.children[2] != nullptr) return Evaluate(*node.children[2]);
-  return Value::Undefined(
-      "the inline if-expression was false and has no else");
+  return Value::Undefined("the inline if-expression was false and has no else");
 }
 
 absl::StatusOr<Value> Interpreter::EvaluateFilter(const Expression& node) {

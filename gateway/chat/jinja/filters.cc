@@ -30,20 +30,19 @@ absl::Status Invalid(absl::string_view message) {
 }
 
 Result Default(Interpreter&, const Value& value, const Arguments& arguments) {
-  ASSIGN_OR_RETURN(const BoundArguments bound,
-                   BoundArguments::Bind("default", arguments,
-                                        {"default_value", "boolean"}));
+  ASSIGN_OR_RETURN(
+      const BoundArguments bound,
+      BoundArguments::Bind("default", arguments, {"default_value", "boolean"}));
   const bool replace =
       value.undefined() || (bound.TruthyOr(1, false) && !value.Truthy());
   return replace ? bound.ValueOr(0, Value::String("")) : value;
 }
 
 absl::StatusOr<JsonStyle> ReadJsonStyle(const Arguments& arguments) {
-  ASSIGN_OR_RETURN(
-      const BoundArguments bound,
-      BoundArguments::Bind(
-          "tojson", arguments,
-          {"ensure_ascii", "indent", "separators", "sort_keys"}));
+  ASSIGN_OR_RETURN(const BoundArguments bound,
+                   BoundArguments::Bind(
+                       "tojson", arguments,
+                       {"ensure_ascii", "indent", "separators", "sort_keys"}));
   JsonStyle style;
   style.ensure_ascii = bound.TruthyOr(0, false);
   style.sort_keys = bound.TruthyOr(3, false);
@@ -55,14 +54,12 @@ absl::StatusOr<JsonStyle> ReadJsonStyle(const Arguments& arguments) {
       return Invalid(absl::StrCat("tojson's indent is ", indent,
                                   "; must be at most ", kMaxIndent));
     }
-    style.indent = std::string(static_cast<size_t>(std::max<int64_t>(
-                                   indent, 0)),
-                               ' ');
+    style.indent =
+        std::string(static_cast<size_t>(std::max<int64_t>(indent, 0)), ' ');
   }
   if (style.indent) style.item_separator = ",";
   if (bound.Has(2) && !bound[2].none()) {
-    if (!bound[2].is_list_or_tuple() ||
-        bound[2].sequence().items.size() != 2 ||
+    if (!bound[2].is_list_or_tuple() || bound[2].sequence().items.size() != 2 ||
         !bound[2].sequence().items[0].is_string() ||
         !bound[2].sequence().items[1].is_string()) {
       return Invalid("tojson's separators must be two strings");
@@ -95,9 +92,8 @@ std::optional<Value> Truncate(double number) {
 }
 
 Result ToInteger(Interpreter&, const Value& value, const Arguments& arguments) {
-  ASSIGN_OR_RETURN(
-      const BoundArguments bound,
-      BoundArguments::Bind("int", arguments, {"default", "base"}));
+  ASSIGN_OR_RETURN(const BoundArguments bound,
+                   BoundArguments::Bind("int", arguments, {"default", "base"}));
   ASSIGN_OR_RETURN(const int64_t base, bound.IntegerOr(1, 10));
   if (value.undefined()) return Invalid(value.undefined_message());
   if (value.is_integer()) return Value::Int(value.integer());
@@ -200,7 +196,7 @@ FilterFunction FindFilter(absl::string_view name) {
   // Never freed: threads may still render while the process ends.
   static const auto* const kFilters =
       new absl::flat_hash_map<absl::string_view, FilterFunction>{
-          {"default", Default}, {"d", Default},   {"tojson", ToJson},
+          {"default", Default}, {"d", Default},     {"tojson", ToJson},
           {"int", ToInteger},   {"float", ToFloat}, {"abs", Absolute},
           {"round", Round},     {"attr", Attr},
       };

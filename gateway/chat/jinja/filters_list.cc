@@ -66,8 +66,8 @@ Result Reverse(Interpreter& interpreter, const Value& value,
                const Arguments& arguments) {
   RETURN_IF_ERROR(BoundArguments::Bind("reverse", arguments, {}).status());
   if (value.is_string()) {
-    RETURN_IF_ERROR(interpreter.Charge(
-        static_cast<int64_t>(value.text().size())));
+    RETURN_IF_ERROR(
+        interpreter.Charge(static_cast<int64_t>(value.text().size())));
     std::vector<CodePoint> points = Decode(value.text());
     std::reverse(points.begin(), points.end());
     return interpreter.NewText(Encode(points), value.is_markup());
@@ -185,10 +185,9 @@ Result Sort(Interpreter& interpreter, const Value& value,
 
 Result DictSort(Interpreter& interpreter, const Value& value,
                 const Arguments& arguments) {
-  ASSIGN_OR_RETURN(
-      const BoundArguments bound,
-      BoundArguments::Bind("dictsort", arguments,
-                           {"case_sensitive", "by", "reverse"}));
+  ASSIGN_OR_RETURN(const BoundArguments bound,
+                   BoundArguments::Bind("dictsort", arguments,
+                                        {"case_sensitive", "by", "reverse"}));
   ASSIGN_OR_RETURN(const std::string by, bound.TextOr(1, "key"));
   if (by != "key" && by != "value") {
     return Invalid("dictsort sorts by key or value");
@@ -215,10 +214,9 @@ Result DictSort(Interpreter& interpreter, const Value& value,
 
 Result Unique(Interpreter& interpreter, const Value& value,
               const Arguments& arguments) {
-  ASSIGN_OR_RETURN(
-      const BoundArguments bound,
-      BoundArguments::Bind("unique", arguments,
-                           {"case_sensitive", "attribute"}));
+  ASSIGN_OR_RETURN(const BoundArguments bound,
+                   BoundArguments::Bind("unique", arguments,
+                                        {"case_sensitive", "attribute"}));
   ASSIGN_OR_RETURN(const std::vector<Value> items, interpreter.Iterate(value));
   ASSIGN_OR_RETURN(const std::vector<Value> keys,
                    KeysOf(interpreter, items, bound.ValueOr(1, Value()),
@@ -228,8 +226,8 @@ Result Unique(Interpreter& interpreter, const Value& value,
   for (size_t i = 0; i < items.size(); ++i) {
     std::optional<std::string> key = KeyOf(keys[i]);
     if (!key) {
-      return Invalid(absl::StrCat("unhashable type: '", keys[i].type_name(),
-                                  "'"));
+      return Invalid(
+          absl::StrCat("unhashable type: '", keys[i].type_name(), "'"));
     }
     if (seen.insert(*std::move(key)).second) kept.push_back(items[i]);
   }
@@ -282,13 +280,11 @@ FilterFunction FindListFilter(absl::string_view name) {
   // Never freed: threads may still render while the process ends.
   static const auto* const kFilters =
       new absl::flat_hash_map<absl::string_view, FilterFunction>{
-          {"length", Length},         {"count", Length},
-          {"list", ToList},           {"first", First},
-          {"last", Last},             {"reverse", Reverse},
-          {"join", JoinItems},        {"items", Items},
-          {"sort", Sort},             {"dictsort", DictSort},
-          {"unique", Unique},         {"min", Extreme<false>},
-          {"max", Extreme<true>},     {"sum", Sum},
+          {"length", Length},     {"count", Length},  {"list", ToList},
+          {"first", First},       {"last", Last},     {"reverse", Reverse},
+          {"join", JoinItems},    {"items", Items},   {"sort", Sort},
+          {"dictsort", DictSort}, {"unique", Unique}, {"min", Extreme<false>},
+          {"max", Extreme<true>}, {"sum", Sum},
       };
   const auto place = kFilters->find(name);
   return place == kFilters->end() ? nullptr : place->second;

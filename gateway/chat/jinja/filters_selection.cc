@@ -22,14 +22,12 @@ absl::Status Invalid(absl::string_view message) {
 // What stands behind the first `count` positional arguments.
 Arguments Rest(const Arguments& arguments, size_t count) {
   Arguments rest = arguments;
-  rest.positional.erase(
-      rest.positional.begin(),
-      rest.positional.begin() + static_cast<int64_t>(count));
+  rest.positional.erase(rest.positional.begin(),
+                        rest.positional.begin() + static_cast<int64_t>(count));
   return rest;
 }
 
-absl::StatusOr<std::string> NameArgument(const Arguments& arguments,
-                                         size_t i) {
+absl::StatusOr<std::string> NameArgument(const Arguments& arguments, size_t i) {
   if (!arguments.positional[i].is_string()) {
     return Invalid("a filter or test must be given by its name");
   }
@@ -49,9 +47,16 @@ Result MapAttribute(Interpreter& interpreter, std::vector<Value> items,
   return Value::Generator("sync_do_map", std::move(items));
 }
 
+// What has no items has none to complain of: None and False as well.
+absl::StatusOr<std::vector<Value>> ItemsOf(Interpreter& interpreter,
+                                           const Value& value) {
+  if (!value.Truthy()) return std::vector<Value>();
+  return interpreter.Iterate(value);
+}
+
 Result Map(Interpreter& interpreter, const Value& value,
            const Arguments& arguments) {
-  ASSIGN_OR_RETURN(std::vector<Value> items, interpreter.Iterate(value));
+  ASSIGN_OR_RETURN(std::vector<Value> items, ItemsOf(interpreter, value));
   if (arguments.positional.empty()) {
     return MapAttribute(interpreter, std::move(items), arguments);
   }
@@ -68,7 +73,7 @@ Result Map(Interpreter& interpreter, const Value& value,
 template <bool kAttribute, bool kKeep>
 Result Select(Interpreter& interpreter, const Value& value,
               const Arguments& arguments) {
-  ASSIGN_OR_RETURN(const std::vector<Value> items, interpreter.Iterate(value));
+  ASSIGN_OR_RETURN(const std::vector<Value> items, ItemsOf(interpreter, value));
   AttributePath path;
   size_t used = 0;
   if (kAttribute) {
@@ -153,13 +158,12 @@ Result GroupBy(Interpreter& interpreter, const Value& value,
                            {"attribute", "default", "case_sensitive"}, 1));
   ASSIGN_OR_RETURN(const AttributePath path, AttributePath::Parse(bound[0]));
   const FilterFunction sort = FindFilter("sort");
-  ASSIGN_OR_RETURN(
-      const Value sorted,
-      sort(interpreter, value,
-           Arguments{{},
-                     {{"attribute", bound[0]},
-                      {"case_sensitive",
-                       Value::Bool(bound.TruthyOr(2, false))}}}));
+  ASSIGN_OR_RETURN(const Value sorted,
+                   sort(interpreter, value,
+                        Arguments{{},
+                                  {{"attribute", bound[0]},
+                                   {"case_sensitive",
+                                    Value::Bool(bound.TruthyOr(2, false))}}}));
   std::vector<std::pair<Value, std::vector<Value>>> groups;
   for (const Value& item : sorted.sequence().items) {
     ASSIGN_OR_RETURN(Value key, path.Get(interpreter, item));

@@ -155,8 +155,8 @@ Result StripTags(Interpreter& interpreter, const Value& value,
     AppendCodePoint(c, out);
   }
   static constexpr std::pair<absl::string_view, absl::string_view> kEntities[] =
-      {{"&lt;", "<"}, {"&gt;", ">"}, {"&#34;", "\""}, {"&quot;", "\""},
-       {"&#39;", "'"}, {"&amp;", "&"}};
+      {{"&lt;", "<"},    {"&gt;", ">"},  {"&#34;", "\""},
+       {"&quot;", "\""}, {"&#39;", "'"}, {"&amp;", "&"}};
   for (const auto& [entity, character] : kEntities) {
     ASSIGN_OR_RETURN(out, Replace(interpreter, out, entity, character, -1));
   }
@@ -177,8 +177,8 @@ Result Indent(Interpreter& interpreter, const Value& value,
     if (width > static_cast<int64_t>(interpreter.max_text_bytes())) {
       return TooLong(interpreter.max_text_bytes());
     }
-    indention = std::string(
-        static_cast<size_t>(std::max<int64_t>(width, 0)), ' ');
+    indention =
+        std::string(static_cast<size_t>(std::max<int64_t>(width, 0)), ' ');
   }
   RETURN_IF_ERROR(
       interpreter.ChargeText(text.text().size() + indention.size()));
@@ -258,19 +258,17 @@ void WrapLine(const std::vector<CodePoint>& points, size_t width,
 
 Result WordWrap(Interpreter& interpreter, const Value& value,
                 const Arguments& arguments) {
-  ASSIGN_OR_RETURN(
-      const BoundArguments bound,
-      BoundArguments::Bind("wordwrap", arguments,
-                           {"width", "break_long_words", "wrapstring",
-                            "break_on_hyphens"}));
+  ASSIGN_OR_RETURN(const BoundArguments bound,
+                   BoundArguments::Bind("wordwrap", arguments,
+                                        {"width", "break_long_words",
+                                         "wrapstring", "break_on_hyphens"}));
   ASSIGN_OR_RETURN(const int64_t width, bound.IntegerOr(0, 79));
   ASSIGN_OR_RETURN(const std::string newline, bound.TextOr(2, "\n"));
   if (width < 1) return Invalid("wordwrap's width must be at least 1");
   ASSIGN_OR_RETURN(const std::string text, interpreter.Text(value));
   // At worst a line end per code point.
-  RETURN_IF_ERROR(
-      interpreter.ChargeText(text.size() / static_cast<size_t>(width) *
-                             (newline.size() + 1)));
+  RETURN_IF_ERROR(interpreter.ChargeText(
+      text.size() / static_cast<size_t>(width) * (newline.size() + 1)));
   std::string out;
   bool first = true;
   for (absl::string_view line : SplitLines(text, false)) {
@@ -325,24 +323,15 @@ FilterFunction FindTextFilter(absl::string_view name) {
   // Never freed: threads may still render while the process ends.
   static const auto* const kFilters =
       new absl::flat_hash_map<absl::string_view, FilterFunction>{
-          {"trim", Trim},
-          {"upper", Upper},
-          {"lower", Lower},
-          {"capitalize", CapitalizeText},
-          {"center", Center},
-          {"replace", ReplaceText},
-          {"title", Title},
-          {"string", ToString},
-          {"safe", Safe},
-          {"e", Escape},
-          {"escape", Escape},
-          {"forceescape", ForceEscape},
-          {"striptags", StripTags},
-          {"indent", Indent},
-          {"truncate", Truncate},
-          {"wordcount", WordCount},
-          {"wordwrap", WordWrap},
-          {"urlencode", UrlEncode},
+          {"trim", Trim},           {"upper", Upper},
+          {"lower", Lower},         {"capitalize", CapitalizeText},
+          {"center", Center},       {"replace", ReplaceText},
+          {"title", Title},         {"string", ToString},
+          {"safe", Safe},           {"e", Escape},
+          {"escape", Escape},       {"forceescape", ForceEscape},
+          {"striptags", StripTags}, {"indent", Indent},
+          {"truncate", Truncate},   {"wordcount", WordCount},
+          {"wordwrap", WordWrap},   {"urlencode", UrlEncode},
           {"format", Format},
       };
   const auto place = kFilters->find(name);

@@ -16,8 +16,7 @@ absl::Status Invalid(absl::string_view message) {
   return absl::InvalidArgumentError(message);
 }
 
-absl::StatusOr<std::string> Repr(Interpreter& interpreter,
-                                 const Value& value) {
+absl::StatusOr<std::string> Repr(Interpreter& interpreter, const Value& value) {
   std::string text;
   RETURN_IF_ERROR(AppendRepr(value, interpreter.max_text_bytes(), text));
   return text;
@@ -150,9 +149,9 @@ class PercentFormatter {
     if (kText.find(spec.type) != absl::string_view::npos) {
       spec.fill = " ";
       if (spec.align == 0) spec.align = '>';
-      ASSIGN_OR_RETURN(const std::string text,
-                       spec.type == 's' ? interpreter_.Text(value)
-                                        : Repr(interpreter_, value));
+      ASSIGN_OR_RETURN(const std::string text, spec.type == 's'
+                                                   ? interpreter_.Text(value)
+                                                   : Repr(interpreter_, value));
       return FormatText(text, spec);
     }
     if (spec.type == 'c') {
@@ -271,10 +270,9 @@ class BraceFormatter {
     absl::string_view rest = field.substr(name_end);
     while (!rest.empty()) {
       if (rest[0] == '.') {
-        const size_t end =
-            std::min(rest.find_first_of(".[", 1), rest.size());
-        ASSIGN_OR_RETURN(value, interpreter_.Attribute(
-                                    value, rest.substr(1, end - 1)));
+        const size_t end = std::min(rest.find_first_of(".[", 1), rest.size());
+        ASSIGN_OR_RETURN(
+            value, interpreter_.Attribute(value, rest.substr(1, end - 1)));
         rest = rest.substr(end);
       } else {
         const size_t end = rest.find(']');
@@ -286,10 +284,10 @@ class BraceFormatter {
         ASSIGN_OR_RETURN(const int64_t index,
                          ParseFormatNumber(key, position, 1'000'000'000));
         ASSIGN_OR_RETURN(
-            value, interpreter_.Item(
-                       value, !key.empty() && position == key.size()
-                                  ? Value::Int(index)
-                                  : Value::String(std::string(key))));
+            value,
+            interpreter_.Item(value, !key.empty() && position == key.size()
+                                         ? Value::Int(index)
+                                         : Value::String(std::string(key))));
         rest = rest.substr(end + 1);
       }
       if (value.undefined()) return Invalid(value.undefined_message());
@@ -331,9 +329,9 @@ class BraceFormatter {
     if (spec.type != 0 && spec.type != 's') {
       return FormatNumber(value, spec);  // Says what does not fit.
     }
-    ASSIGN_OR_RETURN(const std::string text,
-                     conversion == 'r' ? Repr(interpreter_, value)
-                                       : interpreter_.Text(value));
+    ASSIGN_OR_RETURN(const std::string text, conversion == 'r'
+                                                 ? Repr(interpreter_, value)
+                                                 : interpreter_.Text(value));
     return FormatText(text, spec);
   }
 
@@ -350,9 +348,8 @@ class BraceFormatter {
 absl::StatusOr<Value> FormatPercent(Interpreter& interpreter,
                                     const Value& format, const Value& value) {
   RETURN_IF_ERROR(interpreter.ChargeText(format.text().size()));
-  ASSIGN_OR_RETURN(
-      std::string text,
-      PercentFormatter(interpreter, format.text(), value).Run());
+  ASSIGN_OR_RETURN(std::string text,
+                   PercentFormatter(interpreter, format.text(), value).Run());
   return interpreter.NewText(std::move(text), format.is_markup());
 }
 
@@ -360,9 +357,8 @@ absl::StatusOr<Value> FormatBraces(Interpreter& interpreter,
                                    const Value& format,
                                    const Arguments& arguments) {
   RETURN_IF_ERROR(interpreter.ChargeText(format.text().size()));
-  ASSIGN_OR_RETURN(
-      std::string text,
-      BraceFormatter(interpreter, format.text(), arguments).Run());
+  ASSIGN_OR_RETURN(std::string text,
+                   BraceFormatter(interpreter, format.text(), arguments).Run());
   return interpreter.NewText(std::move(text), format.is_markup());
 }
 

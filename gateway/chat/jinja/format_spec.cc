@@ -191,8 +191,9 @@ absl::StatusOr<std::string> FormatNumber(const Value& value,
                         spec.type == 'o' || spec.type == 'b';
     body = Group(body, spec.grouping, binary ? 4 : 3);
   }
-  const std::string sign =
-      negative ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
+  const std::string sign = negative           ? "-"
+                           : spec.sign == '-' ? ""
+                                              : std::string(1, spec.sign);
   return Pad(sign, body, spec.align == 0 ? '>' : spec.align, spec);
 }
 

@@ -206,9 +206,9 @@ absl::string_view ObjectName(const Value& value) {
 }
 
 Value NoAttribute(const Value& value, absl::string_view name) {
-  return Value::Undefined(absl::StrCat(
-      "'", ObjectName(value), value.none() ? "" : " object",
-      "' has no attribute '", name, "'"));
+  return Value::Undefined(absl::StrCat("'", ObjectName(value),
+                                       value.none() ? "" : " object",
+                                       "' has no attribute '", name, "'"));
 }
 
 Value NoItem(const Value& value, const Value& key) {

@@ -142,9 +142,8 @@ class Dumper {
       case Value::Kind::kMapping:
         return DumpEntries(value.mapping());
       default:
-        return absl::InvalidArgumentError(
-            absl::StrCat("Object of type ", value.type_name(),
-                         " is not JSON serializable"));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "Object of type ", value.type_name(), " is not JSON serializable"));
     }
   }
 
@@ -177,8 +176,8 @@ class Dumper {
   void AppendEscaped(CodePoint c, std::string& out) const {
     static constexpr absl::string_view kPlain = "\"\\\n\r\t\f\b";
     static constexpr absl::string_view kShort = "\"\\nrtfb";
-    const size_t known = c < 0x80 ? kPlain.find(static_cast<char>(c))
-                                  : absl::string_view::npos;
+    const size_t known =
+        c < 0x80 ? kPlain.find(static_cast<char>(c)) : absl::string_view::npos;
     if (known != absl::string_view::npos) {
       out.push_back('\\');
       out.push_back(kShort[known]);
@@ -231,9 +230,9 @@ class Dumper {
       case Value::Kind::kFloat:
         return NumberText(key.floating());
       default:
-        return absl::InvalidArgumentError(absl::StrCat(
-            "keys must be str, int, float, bool or None, not ",
-            key.type_name()));
+        return absl::InvalidArgumentError(
+            absl::StrCat("keys must be str, int, float, bool or None, not ",
+                         key.type_name()));
     }
   }
 

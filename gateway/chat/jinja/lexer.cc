@@ -76,8 +76,7 @@ class Lexer {
     if (sign == '+' || !block) return text;
     const size_t newline = text.rfind('\n');
     if (newline == absl::string_view::npos && !line_starting_) return text;
-    const size_t line =
-        newline == absl::string_view::npos ? 0 : newline + 1;
+    const size_t line = newline == absl::string_view::npos ? 0 : newline + 1;
     return StripLeft(text.substr(line)).empty() ? text.substr(0, line) : text;
   }
 
@@ -98,9 +97,9 @@ class Lexer {
     if (kind == '#') return Comment();
     if (kind == '%' && SkipRawBegin()) return Raw();
     Add(kind == '{' ? Token::Kind::kPrintBegin : Token::Kind::kBlockBegin, "");
-    return Inside(kind == '{' ? "}}" : "%}",
-                  kind == '{' ? Token::Kind::kPrintEnd
-                              : Token::Kind::kBlockEnd);
+    return Inside(kind == '{' ? "}}" : "%}", kind == '{'
+                                                 ? Token::Kind::kPrintEnd
+                                                 : Token::Kind::kBlockEnd);
   }
 
   // Eats the end of a tag with its sign, if it is here: "-%}" and the blanks
@@ -131,8 +130,8 @@ class Lexer {
       return Error("a comment is not closed");
     }
     // The sign belongs to the end; in {#-#} there is but one.
-    const bool sign = end > position_ &&
-                      (source_[end - 1] == '-' || source_[end - 1] == '+');
+    const bool sign =
+        end > position_ && (source_[end - 1] == '-' || source_[end - 1] == '+');
     Skip(end - position_ - (sign ? 1 : 0));
     SkipTagEnd("#}");
     return absl::OkStatus();
@@ -251,8 +250,8 @@ class Lexer {
       Skip(text.size());
       return absl::OkStatus();
     }
-    return Error(absl::StrCat("unexpected character at '",
-                              Rest().substr(0, 1), "'"));
+    return Error(
+        absl::StrCat("unexpected character at '", Rest().substr(0, 1), "'"));
   }
 
   absl::string_view source_;

@@ -95,9 +95,8 @@ absl::Status AppendUnicodeEscape(absl::string_view text, size_t digits,
 
 void AppendOctal(absl::string_view text, size_t& at, std::string& out) {
   CodePoint c = 0;
-  for (int i = 0; i < 3 && at < text.size() && text[at] >= '0' &&
-                  text[at] <= '7';
-       ++i) {
+  for (int i = 0;
+       i < 3 && at < text.size() && text[at] >= '0' && text[at] <= '7'; ++i) {
     c = c * 8 + (text[at++] - '0');
   }
   AppendCodePoint(c, out);

@@ -12,11 +12,10 @@
 namespace phalanx::jinja {
 namespace {
 
-absl::Status Unsupported(absl::string_view op, const Value& a,
-                         const Value& b) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "unsupported operand type(s) for ", op, ": '", a.type_name(), "' and '",
-      b.type_name(), "'"));
+absl::Status Unsupported(absl::string_view op, const Value& a, const Value& b) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("unsupported operand type(s) for ", op, ": '", a.type_name(),
+                   "' and '", b.type_name(), "'"));
 }
 
 absl::Status Overflow() {
@@ -117,14 +116,12 @@ absl::StatusOr<Value> Interpreter::Add(const Value& a, const Value& b) {
       return markup && !value.is_markup() ? EscapeHtml(value.text())
                                           : value.text();
     };
-    return NewText(markup ? part(a) + part(b)
-                          : absl::StrCat(a.text(), b.text()),
-                   markup);
+    return NewText(
+        markup ? part(a) + part(b) : absl::StrCat(a.text(), b.text()), markup);
   }
   if (a.is_string()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("can only concatenate str (not \"", b.type_name(),
-                     "\") to str"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "can only concatenate str (not \"", b.type_name(), "\") to str"));
   }
   if (a.is_list_or_tuple() && a.kind() == b.kind()) {
     std::vector<Value> items = a.sequence().items;
@@ -180,9 +177,9 @@ absl::StatusOr<Value> Interpreter::Negate(const Value& value, bool negative) {
     return absl::InvalidArgumentError(value.undefined_message());
   }
   if (!value.is_number()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "bad operand type for unary ", negative ? "-" : "+", ": '",
-        value.type_name(), "'"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("bad operand type for unary ", negative ? "-" : "+", ": '",
+                     value.type_name(), "'"));
   }
   if (value.kind() == Value::Kind::kFloat) {
     return Value::Float(negative ? -value.floating() : value.floating());

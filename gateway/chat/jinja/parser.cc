@@ -83,8 +83,7 @@ bool Parser::SkipName(absl::string_view text) {
 
 absl::Status Parser::ExpectOperator(absl::string_view text) {
   if (SkipOperator(text)) return absl::OkStatus();
-  return Error(absl::StrCat(Unexpected().message(), ", expected '", text,
-                            "'"));
+  return Error(absl::StrCat(Unexpected().message(), ", expected '", text, "'"));
 }
 
 absl::StatusOr<std::string> Parser::ExpectName() {
@@ -324,9 +323,9 @@ absl::StatusOr<StatementPtr> Parser::ParseLoopControl(absl::string_view name,
   if (loop_depth_ == 0) {
     return ErrorAtLine(line, absl::StrCat("'", name, "' outside of a loop"));
   }
-  return MakeStatement(name == "break" ? Statement::Kind::kBreak
-                                       : Statement::Kind::kContinue,
-                       line);
+  return MakeStatement(
+      name == "break" ? Statement::Kind::kBreak : Statement::Kind::kContinue,
+      line);
 }
 
 absl::StatusOr<StatementPtr> Parser::ParseUnsupported(absl::string_view name,

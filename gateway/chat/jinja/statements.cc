@@ -148,8 +148,7 @@ absl::StatusOr<Interpreter::Flow> Interpreter::Loop(const Statement& statement,
   loop->length = items.size();
   loop->items = std::move(items);
   loop->depth0 = depth0;
-  const absl::StatusOr<Flow> flow =
-      LoopItems(statement, Value::FromLoop(loop));
+  const absl::StatusOr<Flow> flow = LoopItems(statement, Value::FromLoop(loop));
   // The template may have kept `loop`, even among its own items.
   loop->items.clear();
   loop->last_changed.reset();

@@ -57,8 +57,8 @@ Result RightStrip(Interpreter& i, const Value& self, const Arguments& a) {
 
 // Words between runs of whitespace; what is left over after `most` cuts keeps
 // the blanks of its far end.
-std::vector<absl::string_view> SplitBlanks(absl::string_view text,
-                                           int64_t most, bool from_right) {
+std::vector<absl::string_view> SplitBlanks(absl::string_view text, int64_t most,
+                                           bool from_right) {
   std::vector<absl::string_view> words;
   size_t start = 0;
   bool in_word = false;
@@ -195,10 +195,9 @@ absl::StatusOr<Window> TakeWindow(absl::string_view text,
 
 Result HasAffix(Interpreter& interpreter, const Value& self,
                 const Arguments& arguments, bool prefix) {
-  ASSIGN_OR_RETURN(
-      const BoundArguments bound,
-      BoundArguments::Bind("startswith", arguments, {"affix", "start", "end"},
-                           1));
+  ASSIGN_OR_RETURN(const BoundArguments bound,
+                   BoundArguments::Bind("startswith", arguments,
+                                        {"affix", "start", "end"}, 1));
   if (bound.Has(1) || bound.Has(2)) {
     RETURN_IF_ERROR(interpreter.ChargeText(self.text().size()));
   }
@@ -347,15 +346,14 @@ Result ZeroFill(Interpreter& interpreter, const Value& self,
       const std::string digits,
       Fill(interpreter, text.substr(sign ? 1 : 0),
            std::max<int64_t>(width, 0) - (sign ? 1 : 0), "0", '>'));
-  return interpreter.NewText(
-      absl::StrCat(text.substr(0, sign ? 1 : 0), digits), self.is_markup());
+  return interpreter.NewText(absl::StrCat(text.substr(0, sign ? 1 : 0), digits),
+                             self.is_markup());
 }
 
 Result Lines(Interpreter& interpreter, const Value& self,
              const Arguments& arguments) {
-  ASSIGN_OR_RETURN(
-      const BoundArguments bound,
-      BoundArguments::Bind("splitlines", arguments, {"keepends"}));
+  ASSIGN_OR_RETURN(const BoundArguments bound,
+                   BoundArguments::Bind("splitlines", arguments, {"keepends"}));
   RETURN_IF_ERROR(interpreter.ChargeText(self.text().size()));
   std::vector<Value> lines;
   for (absl::string_view line :

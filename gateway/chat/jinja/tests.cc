@@ -20,9 +20,8 @@ Result Plain(Interpreter&, const Value& value, const Arguments& arguments) {
 }
 
 absl::StatusOr<Value> OnlyArgument(const Arguments& arguments) {
-  ASSIGN_OR_RETURN(
-      const BoundArguments bound,
-      BoundArguments::Bind("the test", arguments, {"other"}, 1));
+  ASSIGN_OR_RETURN(const BoundArguments bound,
+                   BoundArguments::Bind("the test", arguments, {"other"}, 1));
   return bound[0];
 }
 

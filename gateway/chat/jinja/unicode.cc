@@ -13,8 +13,7 @@ CodePoint NextCodePoint(absl::string_view text, size_t& position) {
   }
   const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
   static constexpr CodePoint kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
-  bool valid =
-      lead >= 0xc2 && lead <= 0xf4 && position + length <= text.size();
+  bool valid = lead >= 0xc2 && lead <= 0xf4 && position + length <= text.size();
   CodePoint c = lead & (0x7f >> length);
   for (size_t i = 1; valid && i < length; ++i) {
     valid = (byte(position + i) & 0xc0) == 0x80;

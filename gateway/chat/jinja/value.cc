@@ -121,8 +121,7 @@ absl::StatusOr<Value> Value::Tuple(std::vector<Value> items) {
   return FromItems(Kind::kTuple, "", std::move(items));
 }
 
-absl::StatusOr<Value> Value::View(std::string label,
-                                  std::vector<Value> items) {
+absl::StatusOr<Value> Value::View(std::string label, std::vector<Value> items) {
   return FromItems(Kind::kView, std::move(label), std::move(items));
 }
 
@@ -357,10 +356,9 @@ bool EqualMappings(const Mapping& a, const Mapping& b, int64_t& budget) {
 
 bool EqualSequences(const std::vector<Value>& a, const std::vector<Value>& b,
                     int64_t& budget) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [&](const Value& x, const Value& y) {
-                      return Equal(x, y, budget);
-                    });
+  return std::equal(
+      a.begin(), a.end(), b.begin(), b.end(),
+      [&](const Value& x, const Value& y) { return Equal(x, y, budget); });
 }
 
 }  // namespace

@@ -156,8 +156,8 @@ class Printer {
         return Items(value.sequence().label + "([", value.sequence().items,
                      "])");
       case Value::Kind::kGenerator:
-        return Add(absl::StrCat("<generator object ", value.sequence().label,
-                                ">"));
+        return Add(
+            absl::StrCat("<generator object ", value.sequence().label, ">"));
       case Value::Kind::kRange:
         return AddRange(value.range());
       case Value::Kind::kMapping:
@@ -165,10 +165,10 @@ class Printer {
       case Value::Kind::kNamespace:
         return Entries("<Namespace {", value.space().attributes, "}>");
       case Value::Kind::kCallable:
-        return Add(absl::StrCat(
-            value.callable().what == Callable::What::kMacro ? "<Macro '"
-                                                            : "<function '",
-            value.callable().name, "'>"));
+        return Add(absl::StrCat(value.callable().what == Callable::What::kMacro
+                                    ? "<Macro '"
+                                    : "<function '",
+                                value.callable().name, "'>"));
       case Value::Kind::kLoop:
         return Add("<LoopContext>");
     }

@@ -14,12 +14,10 @@ namespace phalanx::jinja {
 // Appends str(value): a string as it is, all else as AppendRepr. Shared parts
 // make a small value a long text, so both stop with INVALID_ARGUMENT once `out`
 // holds more than `max_bytes`, or when namespaces hold each other too deeply.
-absl::Status AppendText(const Value& value, size_t max_bytes,
-                        std::string& out);
+absl::Status AppendText(const Value& value, size_t max_bytes, std::string& out);
 
 // Appends repr(value).
-absl::Status AppendRepr(const Value& value, size_t max_bytes,
-                        std::string& out);
+absl::Status AppendRepr(const Value& value, size_t max_bytes, std::string& out);
 
 // A string in quotes, escaped as Python's repr does.
 std::string QuotedText(absl::string_view text);

@@ -78,6 +78,11 @@ std::string PathOf(const ShmConfig& config) {
   return absl::StrCat("/dev/shm", config.name);
 }
 
+// Returns once rank 0 has made the segment.
+void AwaitSegment(const ShmConfig& config) {
+  while (access(PathOf(config).c_str(), F_OK) != 0) std::this_thread::yield();
+}
+
 TEST(ShmProcesses, AddTheirPartialsInTreeOrder) {
   const ShmConfig config = ShmConfigOf(4);
   std::vector<std::vector<float>> partials;
@@ -263,7 +268,8 @@ TEST(ShmForming, OneThatGivesUpTellsTheOthersAtOnce) {
   std::future<absl::Status> patient = std::async(
       std::launch::async, [&] { return JoinShmGroup(config).status(); });
   ShmConfig hasty = WithRank(config, 1);
-  hasty.timeout_seconds = 0.05;
+  hasty.timeout_seconds = 0.3;
+  AwaitSegment(config);
 
   const absl::Status status = JoinShmGroup(hasty).status();
 
@@ -273,8 +279,7 @@ TEST(ShmForming, OneThatGivesUpTellsTheOthersAtOnce) {
 }
 
 TEST(ShmForming, RefusesASegmentOfAnotherEpochOrShape) {
-  ShmConfig config = ShmConfigOf(2);
-  config.timeout_seconds = 1;
+  const ShmConfig config = ShmConfigOf(2);
   std::future<absl::Status> zero = std::async(
       std::launch::async, [&] { return JoinShmGroup(config).status(); });
   ShmConfig other_epoch = WithRank(config, 1);
@@ -297,7 +302,8 @@ TEST(ShmForming, RefusesARankThatIsTaken) {
   RankProcess zero(IdleRank(config, 0));
   std::vector<std::future<absl::Status>> twins;
   ShmConfig twin = WithRank(config, 1);
-  twin.timeout_seconds = 0.1;
+  twin.timeout_seconds = 0.3;
+  AwaitSegment(config);
 
   for (int i = 0; i < 2; ++i)
     twins.push_back(std::async(std::launch::async,

@@ -1,0 +1,56 @@
+#include "gateway/cli/client.h"
+
+#include <chrono>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
+#include "common/reason.h"
+#include "common/status.h"
+#include "gateway/cli/run_file.h"
+
+namespace phalanx {
+
+std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
+absl::StatusOr<std::string> FindAddress(const std::string& address) {
+  if (!address.empty()) return address;
+  ASSIGN_OR_RETURN(const RunFile run, ReadRunFile());
+  return run.address;
+}
+
+absl::StatusOr<std::string> FindAdminAddress(const std::string& address) {
+  if (!address.empty()) return address;
+  ASSIGN_OR_RETURN(const RunFile run, ReadRunFile());
+  return run.admin_address;
+}
+
+absl::StatusOr<v1::GetStatusResponse> FetchStatus(v1::Admin::Stub& admin) {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() +
+                       std::chrono::seconds(1));
+  v1::GetStatusResponse response;
+  const absl::Status status =
+      FromGrpc(admin.GetStatus(&context, {}, &response));
+  if (!status.ok()) return status;
+  return response;
+}
+
+std::string Describe(const absl::Status& status) {
+  const Reason reason = ReasonOf(status);
+  return absl::StrCat(absl::StatusCodeToString(status.code()),
+                      reason.word.empty() ? "" : "/", reason.word, ": ",
+                      status.message());
+}
+
+int Fail(const char* verb, const absl::Status& status) {
+  std::fprintf(stderr, "phalanx %s: %s\n", verb, Describe(status).c_str());
+  return 1;
+}
+
+}  // namespace phalanx

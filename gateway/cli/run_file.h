@@ -1,0 +1,40 @@
+#ifndef PHALANX_GATEWAY_CLI_RUN_FILE_H_
+#define PHALANX_GATEWAY_CLI_RUN_FILE_H_
+
+// Where `phalanx serve` notes its addresses, so that the next command of the
+// same user finds them.
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace phalanx {
+
+struct RunFile {
+  std::string address;
+  std::string admin_address;
+  int64_t pid = 0;
+};
+
+// A folder of this user alone (0700), made if absent: $XDG_RUNTIME_DIR/phalanx,
+// or phalanx-<uid> in the folder for temporary files. PERMISSION_DENIED if
+// somebody else owns what is there.
+absl::StatusOr<std::string> RuntimeFolder();
+
+// Replaces the file of an earlier serve.
+absl::Status WriteRunFile(const RunFile& run);
+
+// NOT_FOUND, with what to do, if there is none or its process is gone.
+absl::StatusOr<RunFile> ReadRunFile();
+
+// Removes the file if it is this process's.
+void RemoveRunFile();
+
+// A new folder in RuntimeFolder for the sockets of one serve, named after this
+// process. Folders of processes that are gone are removed.
+absl::StatusOr<std::string> MakeSocketFolder();
+
+}  // namespace phalanx
+
+#endif  // PHALANX_GATEWAY_CLI_RUN_FILE_H_

@@ -1,0 +1,286 @@
+#include "gateway/cli/serve.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/shutdown.h"
+#include "common/status.h"
+#include "gateway/cli/client.h"
+#include "gateway/cli/launcher.h"
+#include "gateway/cli/run_file.h"
+#include "nlohmann/json.hpp"
+
+namespace phalanx {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kStartPollMs = 20;
+constexpr int kServePollMs = 200;
+constexpr double kStopGraceSeconds = 8;
+
+std::string ProgramFolder() {
+  std::error_code ignored;
+  return fs::read_symlink("/proc/self/exe", ignored).parent_path().string();
+}
+
+// The model that the repository carries, for an installed or a built program.
+absl::StatusOr<std::string> DefaultModel() {
+  for (const char* place : {"/../share/phalanx/models/phalanx-mini",
+                            "/../../../deploy/models/phalanx-mini"}) {
+    const fs::path path = ProgramFolder() + place;
+    if (fs::exists(path / "config.json")) return fs::canonical(path).string();
+  }
+  return absl::NotFoundError(
+      "the small model that comes with Phalanx is not beside this program; "
+      "give --model");
+}
+
+// What the children say, and what of it the parent must know.
+class ChildTalk {
+ public:
+  void Take(const std::string& name, absl::string_view line) {
+    Relay(line);
+    const nlohmann::json entry = nlohmann::json::parse(
+        line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);
+    if (!entry.is_object()) {
+      last_error_ = std::string(line);
+      return;
+    }
+    const std::string event = Text(entry, "event");
+    if (Text(entry, "level") == "ERROR") last_error_ = Text(entry, "cause");
+    if (name == "gateway" && event == "listening") {
+      address = Text(entry, "address");
+      admin_address = Text(entry, "admin");
+    }
+  }
+
+  const std::string& last_error() const { return last_error_; }
+
+  std::string address;
+  std::string admin_address;
+
+ private:
+  static std::string Text(const nlohmann::json& entry, const char* key) {
+    const auto found = entry.find(key);
+    return found != entry.end() && found->is_string()
+               ? found->get<std::string>()
+               : "";
+  }
+
+  // As it is: one JSON line an event, for whoever collects stderr.
+  static void Relay(absl::string_view line) {
+    const std::string whole = absl::StrCat(line, "\n");
+    [[maybe_unused]] const ssize_t n =
+        write(STDERR_FILENO, whole.data(), whole.size());
+  }
+
+  std::string last_error_;
+};
+
+std::string RankAddress(const std::string& sockets, int rank) {
+  return absl::StrCat("unix:", sockets, "/rank", rank, ".sock");
+}
+
+std::vector<std::string> WorkerArgs(const ServeOptions& options,
+                                    const std::string& sockets, int rank,
+                                    int64_t restarts) {
+  std::vector<std::string> args = {ProgramFolder() + "/phalanx-worker",
+                                   "--model",
+                                   options.model_dir,
+                                   "--rank",
+                                   absl::StrCat(rank),
+                                   "--tp-size",
+                                   absl::StrCat(options.tp_size),
+                                   "--listen",
+                                   RankAddress(sockets, rank),
+                                   "--leader",
+                                   RankAddress(sockets, 0),
+                                   "--moe-mode",
+                                   options.moe_mode,
+                                   "--device",
+                                   options.device,
+                                   "--numerics",
+                                   options.numerics,
+                                   "--max-running",
+                                   absl::StrCat(options.max_running),
+                                   "--max-model-len",
+                                   absl::StrCat(options.max_model_len),
+                                   "--prefill-chunk",
+                                   absl::StrCat(options.prefill_chunk),
+                                   "--kv-blocks",
+                                   absl::StrCat(options.kv_blocks),
+                                   "--threads",
+                                   absl::StrCat(options.threads),
+                                   "--epoch-floor",
+                                   absl::StrCat(restarts)};
+  return args;
+}
+
+// A gateway that is restarted must come back where clients know it to be.
+std::vector<std::string> GatewayArgs(const ServeOptions& options,
+                                     const std::string& sockets,
+                                     const ChildTalk& talk) {
+  std::vector<std::string> workers;
+  for (int rank = 0; rank < options.tp_size; ++rank)
+    workers.push_back(RankAddress(sockets, rank));
+  std::vector<std::string> args = {
+      ProgramFolder() + "/phalanx-gateway",
+      "--model",
+      options.model_dir,
+      "--address",
+      talk.address.empty() ? options.address : talk.address,
+      "--admin-address",
+      talk.admin_address.empty() ? options.admin_address : talk.admin_address,
+      "--workers",
+      absl::StrJoin(workers, ",")};
+  if (options.insecure_bind) args.push_back("--insecure-bind");
+  return args;
+}
+
+std::vector<ChildSpec> Children(const ServeOptions& options,
+                                const std::string& sockets,
+                                const ChildTalk& talk) {
+  std::vector<ChildSpec> specs;
+  specs.push_back({"gateway", [&](int64_t) {
+                     return GatewayArgs(options, sockets, talk);
+                   }});
+  for (int rank = 0; rank < options.tp_size; ++rank)
+    specs.push_back({absl::StrCat("rank ", rank), [&, rank](int64_t restarts) {
+                       return WorkerArgs(options, sockets, rank, restarts);
+                     }});
+  return specs;
+}
+
+// Until the gateway says that the group is ready. OK also when stopped.
+absl::Status WaitReady(Launcher& launcher, const ChildTalk& talk,
+                       const std::atomic<int>& stop) {
+  std::unique_ptr<v1::Admin::Stub> admin;
+  while (stop.load() == 0) {
+    if (const auto death = launcher.Poll(kStartPollMs))
+      return absl::UnavailableError(absl::StrCat(
+          death->name, " ended with ", death->how, " at start",
+          talk.last_error().empty() ? "" : ": ", talk.last_error()));
+    if (talk.admin_address.empty()) continue;
+    if (admin == nullptr)
+      admin = v1::Admin::NewStub(ChannelTo(talk.admin_address));
+    const auto status = FetchStatus(*admin);
+    if (status.ok() && status->state() == "ready") return absl::OkStatus();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Supervise(const ServeOptions& options,
+                       const std::atomic<int>& stop) {
+  MonotonicClock clock;
+  const double started = clock.now_seconds();
+  ASSIGN_OR_RETURN(const std::string sockets, MakeSocketFolder());
+  ChildTalk talk;
+  Launcher launcher(Children(options, sockets, talk), clock,
+                    [&](const std::string& name, absl::string_view line) {
+                      talk.Take(name, line);
+                    });
+  absl::Status status = launcher.StartAll();
+  if (status.ok()) status = WaitReady(launcher, talk, stop);
+  if (status.ok() && stop.load() == 0) {
+    WriteRunFile({.address = talk.address,
+                  .admin_address = talk.admin_address,
+                  .pid = getpid()})
+        .IgnoreError();  // A convenience; the line below says the same.
+    absl::PrintF(
+        "ready address=%s admin=%s tp_size=%d moe_mode=%s model=%s "
+        "seconds=%.2f\n",
+        talk.address, talk.admin_address, options.tp_size, options.moe_mode,
+        fs::path(options.model_dir).filename().string(),
+        clock.now_seconds() - started);
+    std::fflush(stdout);
+    while (stop.load() == 0 && status.ok())
+      if (const auto death = launcher.Poll(kServePollMs))
+        status = launcher.RestartAfter(*death);
+  }
+  launcher.StopAll(stop.load() > 1 ? 0 : kStopGraceSeconds);
+  RemoveRunFile();
+  std::error_code ignored;
+  fs::remove_all(sockets, ignored);
+  return status;
+}
+
+}  // namespace
+
+void AddServeFlags(CLI::App& verb, ServeOptions& o) {
+  verb.add_option("--model", o.model_dir,
+                  "Folder of the checkpoint; the small model that comes with "
+                  "Phalanx if not given");
+  verb.add_option("--tp-size", o.tp_size, "Ranks that share the model")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  verb.add_option("--moe-mode", o.moe_mode, "Where experts live")
+      ->check(CLI::IsMember({"resident"}))
+      ->capture_default_str();
+  verb.add_option("--device", o.device, "What computes")
+      ->check(CLI::IsMember({"cpu"}))
+      ->capture_default_str();
+  verb.add_option("--numerics", o.numerics,
+                  "auto: the fastest exact kernels of this processor; fma: "
+                  "bits that are equal on all")
+      ->check(CLI::IsMember({"auto", "fma"}))
+      ->capture_default_str();
+  verb.add_option("--address", o.address,
+                  "Where clients come: HOST:PORT, port 0 takes a free one")
+      ->capture_default_str();
+  verb.add_option("--admin-address", o.admin_address, "Where operators come")
+      ->capture_default_str();
+  verb.add_option("--max-running", o.max_running, "Sequences computed at once")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  verb.add_option("--max-model-len", o.max_model_len,
+                  "Tokens of prompt and answer; 0: what the model allows")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
+      ->capture_default_str();
+  verb.add_option("--prefill-chunk", o.prefill_chunk,
+                  "Prompt tokens of one sequence in a step")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  verb.add_option("--kv-blocks", o.kv_blocks,
+                  "KV blocks of 64 tokens on each rank; 0: choose")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
+      ->capture_default_str();
+  verb.add_option("--threads", o.threads,
+                  "Threads of each rank; 0: the CPUs allowed / tp-size")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  verb.add_flag("--insecure-bind", o.insecure_bind,
+                "Allow addresses that other hosts can reach, without TLS");
+}
+
+int RunServe(const ServeOptions& given) {
+  std::atomic<int> stop{0};
+  ShutdownSignals signals([&](int count) { stop.store(count); });
+  ServeOptions options = given;
+  absl::Status status;
+  if (options.model_dir.empty()) {
+    auto model = DefaultModel();
+    status = model.status();
+    if (status.ok()) options.model_dir = *std::move(model);
+  }
+  if (status.ok()) status = Supervise(options, stop);
+  if (status.ok()) return 0;
+  absl::FPrintF(stderr, "phalanx serve: %s\n", std::string(status.message()));
+  return 1;
+}
+
+}  // namespace phalanx

@@ -1,0 +1,37 @@
+#ifndef PHALANX_GATEWAY_CLI_SERVE_H_
+#define PHALANX_GATEWAY_CLI_SERVE_H_
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+
+namespace phalanx {
+
+// The flags of `phalanx serve`; 0 or empty means "choose".
+struct ServeOptions {
+  std::string model_dir;
+  int tp_size = 1;
+  std::string moe_mode = "resident";
+  std::string device = "cpu";
+  std::string numerics = "auto";
+  std::string address = "127.0.0.1:0";
+  std::string admin_address = "127.0.0.1:0";
+  int64_t max_running = 16;
+  int64_t max_model_len = 0;
+  int64_t prefill_chunk = 512;
+  int64_t kv_blocks = 0;
+  int threads = 0;
+  bool insecure_bind = false;
+};
+
+void AddServeFlags(CLI::App& verb, ServeOptions& options);
+
+// The whole service on this machine: a gateway and the ranks of one group as
+// children of this process. Prints one line `ready ...` to stdout when a token
+// was generated on every rank; returns the exit code after SIGTERM, SIGINT, or
+// a child's death at start. Main thread.
+int RunServe(const ServeOptions& options);
+
+}  // namespace phalanx
+
+#endif  // PHALANX_GATEWAY_CLI_SERVE_H_
