@@ -2,15 +2,38 @@
 
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "common/reason.h"
 #include "common/units.h"
 #include "google/rpc/status.pb.h"
 
 namespace phalanx {
+namespace {
+
+// Clients refuse trailers above 8 KiB. The message is in them twice, once with
+// every byte that is not printable ASCII spelled as three.
+constexpr int64_t kMaxMessageBytes = 2 * kKiB;
+constexpr int64_t kMaxMetadataBytes = 512;  // Of one value.
+
+// The front of `text` that takes at most `limit` bytes on the wire, cut between
+// code points, since half of one would make the details undecodable.
+std::string Cut(absl::string_view text, int64_t limit) {
+  int64_t bytes = 0;
+  size_t end = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    if ((c & 0xC0) != 0x80) end = i;
+    bytes += c >= 0x20 && c < 0x7F && c != '%' ? 1 : 3;
+    if (bytes > limit) return std::string(text.substr(0, end));
+  }
+  return std::string(text);
+}
+
+}  // namespace
 
 grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  const std::string message(status.message().substr(0, 2 * kKiB));
+  const std::string message = Cut(status.message(), kMaxMessageBytes);
   const auto code = static_cast<grpc::StatusCode>(status.code());
   const Reason reason = ReasonOf(status);
   if (reason.word.empty()) return {code, message};
@@ -18,7 +41,7 @@ grpc::Status ToGrpc(const absl::Status& status) {
   info.set_reason(reason.word);
   info.set_domain("phalanx");
   for (const auto& [key, value] : reason.metadata)
-    (*info.mutable_metadata())[key] = value;
+    (*info.mutable_metadata())[key] = Cut(value, kMaxMetadataBytes);
   google::rpc::Status details;
   details.set_code(static_cast<int>(code));
   details.set_message(message);

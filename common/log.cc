@@ -12,6 +12,9 @@
 namespace phalanx {
 namespace {
 
+// Of one value: some come from clients.
+constexpr size_t kMaxValueBytes = 2048;
+
 std::vector<LogField>& Context() {
   static auto& context = *new std::vector<LogField>;
   return context;
@@ -35,8 +38,16 @@ std::string Timestamp() {
 
 // Invalid UTF-8 is replaced: a log line must never throw.
 std::string Quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false,
-                                   nlohmann::json::error_handler_t::replace);
+  return nlohmann::json(text.substr(0, kMaxValueBytes))
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// Whether a terminal may show it as it is.
+bool Plain(const std::string& text) {
+  if (text.empty() || text.size() > kMaxValueBytes) return false;
+  for (const char c : text)
+    if (c <= ' ' || c == '"' || c == '=' || c == 0x7F) return false;
+  return true;
 }
 
 void AppendField(const LogField& field, bool json, std::string& line) {
@@ -44,10 +55,8 @@ void AppendField(const LogField& field, bool json, std::string& line) {
     line += "," + Quoted(field.key) + ":";
     line += field.number ? field.text : Quoted(field.text);
   } else {
-    const bool plain =
-        !field.text.empty() &&
-        field.text.find_first_of(" \t\n\"=") == std::string::npos;
-    line += " " + field.key + "=" + (plain ? field.text : Quoted(field.text));
+    line += " " + field.key + "=" +
+            (Plain(field.text) ? field.text : Quoted(field.text));
   }
 }
 

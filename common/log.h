@@ -54,7 +54,7 @@ using LogFields = std::initializer_list<LogField>;
 // any thread starts.
 void SetLogContext(LogFields fields);
 
-// Any thread; a line is written whole.
+// Any thread; a line is written whole, each value cut to 2 KiB.
 void LogInfo(absl::string_view module, absl::string_view event,
              LogFields fields = {});
 void LogWarning(absl::string_view module, absl::string_view event,

@@ -28,16 +28,20 @@ ShutdownSignals::ShutdownSignals(std::function<void(int)> on_signal)
   CHECK(pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0);
   signal(SIGPIPE, SIG_IGN);
   thread_ = std::thread([this, set] {
-    for (int count = 1;; ++count) {
+    int count = 0;
+    while (true) {
       int number = 0;
       CHECK(sigwait(&set, &number) == 0);
-      if (number == SIGUSR2) return;
-      on_signal_(count);
+      // A stranger may send it too.
+      if (number == SIGUSR2 && ending_.load()) return;
+      if (number == SIGUSR2) continue;
+      on_signal_(++count);
     }
   });
 }
 
 ShutdownSignals::~ShutdownSignals() {
+  ending_.store(true);
   pthread_kill(thread_.native_handle(), SIGUSR2);
   thread_.join();
 }

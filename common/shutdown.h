@@ -1,6 +1,7 @@
 #ifndef PHALANX_COMMON_SHUTDOWN_H_
 #define PHALANX_COMMON_SHUTDOWN_H_
 
+#include <atomic>
 #include <functional>
 #include <thread>
 
@@ -21,6 +22,7 @@ class ShutdownSignals {
 
  private:
   std::function<void(int)> on_signal_;
+  std::atomic<bool> ending_{false};
   std::thread thread_;
 };
 

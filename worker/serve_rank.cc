@@ -92,8 +92,6 @@ absl::Status ServeFollower(v1::Rank::StubInterface& leader,
   std::unique_ptr<LeaderLink> link;
   while (!stop.load()) {
     ShowWaiting(board, "waiting for rank 0 to form the group");
-    inbox.Reset();
-    if (stop.load()) break;  // A stop before Reset would be forgotten.
     if (link == nullptr || link->broken()) {
       link.reset();
       auto connected = LeaderLink::Connect(leader, identity, inbox);
@@ -103,8 +101,12 @@ absl::Status ServeFollower(v1::Rank::StubInterface& leader,
       }
       link = *std::move(connected);
     }
+    inbox.Reset();
+    // Reset forgets a stop or a loss that came before it.
+    if (stop.load()) break;
+    if (link->broken()) continue;
     const absl::Status joined = link->Join(last_epoch);
-    if (!joined.ok() && !absl::IsUnavailable(joined)) {
+    if (ReasonOf(joined).word == "VERSION_MISMATCH") {
       LogError("group", "refused", {{"cause", joined.message()}});
       return joined;
     }

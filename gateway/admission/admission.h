@@ -24,6 +24,7 @@ class Admission {
   // Lets nobody in any more.
   void Close() { closed_.store(true); }
 
+  bool closed() const { return closed_.load(); }
   int64_t held() const { return held_.load(); }
   int64_t limit() const { return limit_; }
 

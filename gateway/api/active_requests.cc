@@ -29,9 +29,7 @@ int64_t ActiveRequests::CancelEach(const std::vector<Entry>& entries) {
   int64_t count = 0;
   for (const Entry& entry : entries) {
     const std::shared_ptr<Stream> stream = entry.stream.lock();
-    if (stream == nullptr) continue;
-    stream->CancelByClient();
-    ++count;
+    if (stream != nullptr && stream->CancelByClient()) ++count;
   }
   return count;
 }

@@ -19,8 +19,9 @@ class ActiveRequests {
   class Stream {
    public:
     virtual ~Stream() = default;
-    // Ends the stream CANCELLED/CLIENT. Called without this registry's lock.
-    virtual void CancelByClient() = 0;
+    // Ends the stream CANCELLED/CLIENT; false if it was over already. Called
+    // without this registry's lock.
+    virtual bool CancelByClient() = 0;
   };
 
   // ALREADY_EXISTS/REQUEST_ACTIVE if a stream of this id runs. The registry

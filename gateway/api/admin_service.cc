@@ -13,7 +13,9 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(
   const std::shared_ptr<const WorkerGroup::View> view = group_.view();
   response->set_version(kVersion);
   response->set_model(model_);
-  response->set_state(view->ready ? "ready" : "starting");
+  response->set_state(admission_.closed() ? "draining"
+                      : view->ready       ? "ready"
+                                          : "starting");
   response->set_requests_running(admission_.held());
   response->set_requests_limit(admission_.limit());
   response->set_uptime_seconds(clock_.now_seconds() - started_seconds_);

@@ -30,7 +30,7 @@ const char* OutcomeOf(const absl::Status& status) {
     case absl::StatusCode::kDeadlineExceeded:
       return "deadline";
     case absl::StatusCode::kUnavailable:
-      return "group_lost";
+      return ReasonOf(status).word == "GROUP_LOST" ? "group_lost" : "rejected";
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kResourceExhausted:
     case absl::StatusCode::kAlreadyExists:
@@ -46,10 +46,10 @@ Generation::Generation(const Shared& shared, PreparedRequest request,
                        Ticket ticket, double arrived_seconds)
     : shared_(shared),
       request_(std::move(request)),
-      ticket_(std::move(ticket)),
       arrived_seconds_(arrived_seconds),
       worker_(*this),
-      text_(request_, shared.tokenizer) {}
+      text_(request_, shared.tokenizer),
+      ticket_(std::move(ticket)) {}
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* Generation::Begin(
     const Shared& shared, PreparedRequest request, Ticket ticket,
@@ -61,23 +61,22 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* Generation::Begin(
 }
 
 void Generation::Start() {
-  {
-    MutexLock lock(mutex_);
-    self_ = shared_from_this();
-  }
-  const absl::Status entered = shared_.active.Add(
-      request_.worker.request_id(), request_.tag, weak_from_this());
-  if (!entered.ok()) return EndEarly(entered);
   Action action;
   bool run;
   {
+    // Held while the registry learns of the stream, so that no Cancel comes
+    // before all is in place.
     MutexLock lock(mutex_);
-    registered_ = true;
-    run = !end_.has_value();  // Cancel may have come already.
+    self_ = shared_from_this();
+    absl::Status entered = shared_.active.Add(request_.worker.request_id(),
+                                              request_.tag, weak_from_this());
+    run = registered_ = entered.ok();
     if (run) {
       EnqueueAccepted();
       worker_started_ = true;
       ++calls_open_;
+    } else {
+      End(std::move(entered));
     }
     action = Next();
   }
@@ -105,12 +104,9 @@ void Generation::Enqueue(v1::GenerateEvent event) {
   queue_.push_back(Serialize(event));
 }
 
-void Generation::OnWorkerEvent(const v1::WorkerGenerateEvent& event) {
+bool Generation::OnWorkerEvent(const v1::WorkerGenerateEvent& event) {
   const bool finished = event.has_finished();
-  std::optional<int32_t> stop_id;
-  if (finished && event.finished().reason() == v1::WorkerFinished::STOP)
-    stop_id = event.finished().stop_id();
-  std::vector<v1::Delta> deltas = text_.Push(event.tokens(), stop_id);
+  std::vector<v1::Delta> deltas = text_.Push(event.tokens());
   Action action;
   bool read_on;
   const bool stopped = text_.matched_stop().has_value();
@@ -133,12 +129,15 @@ void Generation::OnWorkerEvent(const v1::WorkerGenerateEvent& event) {
     }
     action = Next();
     read_on = queue_.size() < kMaxQueued || end_.has_value();
-    worker_waits_ = !read_on;
+    if (!read_on) {
+      worker_.Pause();
+      worker_paused_ = true;
+    }
   }
   Act(action);
   // The worker's call is open until OnWorkerEnd, so this object lives.
   if (stopped && !finished) worker_.Cancel();
-  if (read_on) worker_.Next();
+  return read_on;
 }
 
 void Generation::EnqueueEnd(const v1::WorkerGenerateEvent& event) {
@@ -186,8 +185,11 @@ void Generation::EnqueueEnd(const v1::WorkerGenerateEvent& event) {
 // that is over, is a lost group.
 absl::Status Generation::LostError(const absl::Status& status) const {
   const std::string word = ReasonOf(status).word;
-  if (!word.empty() && word != "STALE_EPOCH") return status;
-  if (!absl::IsUnavailable(status) && word.empty()) return status;
+  // Every refusal of a worker has a reason; what has none comes from gRPC.
+  const bool broken =
+      word.empty() && (absl::IsUnavailable(status) ||
+                       absl::IsCancelled(status) || absl::IsUnknown(status));
+  if (!broken && word != "STALE_EPOCH") return status;
   return ReasonedError(
       absl::StatusCode::kUnavailable, "GROUP_LOST",
       absl::StrCat("group ", shared_.group.name(), " was lost in epoch ",
@@ -208,25 +210,25 @@ void Generation::OnWorkerEnd(const absl::Status& status) {
     }
     action = Next();
   }
-  if (absl::IsUnavailable(status)) shared_.group.Refresh();
+  if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status))
+    shared_.group.Refresh();
   Act(action);
   Leave();
 }
 
 void Generation::OnWriteDone(bool ok) {
+  if (!ok) EndEarly(CancelledBy("DISCONNECTED", "the client went away"));
   Action action;
-  bool read_on;
+  bool resume;
   {
     MutexLock lock(mutex_);
     writing_ = false;
-    if (!ok && !end_.has_value())
-      End(CancelledBy("DISCONNECTED", "the client went away"));
     if (!ok) queue_.clear();
-    read_on = worker_waits_ && queue_.size() < kMaxQueued / 2;
-    if (read_on) worker_waits_ = false;
+    resume = worker_paused_ && queue_.size() < kMaxQueued / 2;
+    if (resume) worker_paused_ = false;
     action = Next();
   }
-  if (read_on) worker_.Next();
+  if (resume) worker_.Resume();
   Act(action);
 }
 
@@ -234,26 +236,28 @@ void Generation::OnCancel() {
   EndEarly(CancelledBy("DISCONNECTED", "the client went away"));
 }
 
-void Generation::CancelByClient() {
-  EndEarly(CancelledBy("CLIENT", "by a call of Cancel"));
+bool Generation::CancelByClient() {
+  return EndEarly(CancelledBy("CLIENT", "by a call of Cancel"));
 }
 
-void Generation::EndEarly(absl::Status status) {
+// False if it has ended already.
+bool Generation::EndEarly(absl::Status status) {
   Action action;
   bool cancel;
-  bool read_on;
+  bool resume;
   {
     MutexLock lock(mutex_);
-    if (end_.has_value()) return;
+    if (end_.has_value()) return false;
     End(std::move(status));
     queue_.clear();
     cancel = worker_started_;
-    read_on = std::exchange(worker_waits_, false);
+    resume = std::exchange(worker_paused_, false);
     action = Next();
   }
   if (cancel) worker_.Cancel();
-  if (read_on) worker_.Next();
+  if (resume) worker_.Resume();
   Act(action);
+  return true;
 }
 
 void Generation::End(absl::Status status) {
@@ -289,6 +293,8 @@ Generation::Action Generation::Next() {
   if (!end_.has_value()) return Action::kNone;
   finish_ = ToGrpc(*end_);
   finish_sent_ = true;
+  if (registered_) shared_.active.Remove(request_.worker.request_id());
+  ticket_ = Ticket();
   return Action::kFinish;
 }
 
@@ -304,15 +310,7 @@ void Generation::Act(Action action) {
   }
 }
 
-void Generation::OnDone() {
-  bool registered;
-  {
-    MutexLock lock(mutex_);
-    registered = registered_;
-  }
-  if (registered) shared_.active.Remove(request_.worker.request_id());
-  Leave();
-}
+void Generation::OnDone() { Leave(); }
 
 // Last in the last callback of each call; frees the object after the second.
 void Generation::Leave() {

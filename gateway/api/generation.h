@@ -30,7 +30,8 @@ namespace phalanx {
 // have ended; the only others that ever share it are calls of Cancel under way.
 // gRPC may run callbacks inside any call to it, so none is made under the lock.
 // A slow client holds back reading from the worker once kMaxQueued
-// events wait; nobody else is slowed.
+// events wait; nobody else is slowed. Place and request id are free again
+// before the client can know of the end.
 //
 // The reactor speaks bytes, so that a request which does not parse gets a
 // status of ours (InferenceService).
@@ -57,7 +58,7 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       const Shared& shared, PreparedRequest request, Ticket ticket,
       double arrived_seconds);
 
-  void CancelByClient() override;
+  bool CancelByClient() override;
 
  private:
   static constexpr size_t kMaxQueued = 256;
@@ -67,7 +68,7 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void OnCancel() override;
   void OnDone() override;
   // The worker's call.
-  void OnWorkerEvent(const v1::WorkerGenerateEvent& event) override;
+  bool OnWorkerEvent(const v1::WorkerGenerateEvent& event) override;
   void OnWorkerEnd(const absl::Status& status) override;
 
   enum class Action { kNone, kWrite, kFinish };
@@ -77,7 +78,7 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void EnqueueEnd(const v1::WorkerGenerateEvent& event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void EndEarly(absl::Status status);
+  bool EndEarly(absl::Status status);
   void LogEnd() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status LostError(const absl::Status& status) const;
   Action Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -87,12 +88,12 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   const Shared shared_;
   const PreparedRequest request_;
-  Ticket ticket_;
   const double arrived_seconds_;
   WorkerStream worker_;
   TextPipeline text_;  // The worker's callbacks', one at a time.
 
   Mutex mutex_;
+  Ticket ticket_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<Generation> self_ ABSL_GUARDED_BY(mutex_);
   std::deque<grpc::ByteBuffer> queue_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
@@ -100,7 +101,7 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finish_sent_ ABSL_GUARDED_BY(mutex_) = false;
   bool worker_started_ ABSL_GUARDED_BY(mutex_) = false;
-  bool worker_waits_ ABSL_GUARDED_BY(mutex_) = false;
+  bool worker_paused_ ABSL_GUARDED_BY(mutex_) = false;
   bool registered_ ABSL_GUARDED_BY(mutex_) = false;
   int calls_open_ ABSL_GUARDED_BY(mutex_) = 1;
   uint64_t seq_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -47,8 +47,8 @@ absl::StatusOr<PreparedRequest> InferenceService::Accept(
     const grpc::ByteBuffer& bytes, Ticket& ticket) {
   ASSIGN_OR_RETURN(const Request request, Parse<Request>(bytes));
   ASSIGN_OR_RETURN(ticket, admission_.Enter());
-  RETURN_IF_ERROR(group_.CheckReady());
-  const std::shared_ptr<const WorkerGroup::View> view = group_.view();
+  ASSIGN_OR_RETURN(const std::shared_ptr<const WorkerGroup::View> view,
+                   group_.ReadyView());
   return Prepare(request, text_, view->leader());
 }
 
@@ -106,6 +106,10 @@ grpc::ServerUnaryReactor* InferenceService::GetModel(
     v1::GetModelResponse* response) {
   auto* reactor = context->DefaultReactor();
   const std::shared_ptr<const WorkerGroup::View> view = group_.view();
+  if (!view->ranks.front().reachable()) {
+    reactor->Finish(ToGrpc(group_.NotReady(*view)));
+    return reactor;
+  }
   const v1::WorkerStatus& leader = view->leader();
   const v1::ModelFacts& model = leader.model();
   response->set_name(text_.name);
@@ -130,8 +134,7 @@ grpc::ServerUnaryReactor* InferenceService::GetModel(
   sampling.set_top_p(model.top_p());
   sampling.set_top_k(model.top_k());
   sampling.set_min_p(model.min_p());
-  reactor->Finish(view->epoch == 0 ? ToGrpc(group_.CheckReady())
-                                   : grpc::Status::OK);
+  reactor->Finish(grpc::Status::OK);
   return reactor;
 }
 

@@ -63,6 +63,16 @@ absl::Status SetMaxTokens(const v1::Stopping& stopping, int64_t prompt_tokens,
   return absl::OkStatus();
 }
 
+absl::Status CheckIds(absl::string_view field,
+                      const google::protobuf::RepeatedField<int32_t>& ids,
+                      int64_t vocab_size) {
+  for (const int32_t id : ids)
+    if (id < 0 || id >= vocab_size)
+      return BadField(
+          field, absl::StrCat("holds ", id, "; must be 0..", vocab_size - 1));
+  return absl::OkStatus();
+}
+
 void SetStops(const v1::Stopping& stopping, const v1::ModelFacts& model,
               PreparedRequest& prepared) {
   std::set<int32_t> ids(stopping.stop_ids().begin(), stopping.stop_ids().end());
@@ -93,6 +103,8 @@ absl::StatusOr<PreparedRequest> Finish(const Request& request,
   if (prompt_ids.empty())
     return ReasonedError(absl::StatusCode::kInvalidArgument, "PROMPT_EMPTY",
                          "the prompt has no tokens; must have at least one");
+  RETURN_IF_ERROR(CheckIds("stopping.stop_ids", request.stopping().stop_ids(),
+                           model.vocab_size()));
   PreparedRequest prepared;
   RETURN_IF_ERROR(SetMaxTokens(request.stopping(), prompt_ids.size(),
                                leader.max_model_len(), prepared));
@@ -159,11 +171,8 @@ absl::StatusOr<PreparedRequest> Prepare(const v1::GenerateRequest& request,
   RETURN_IF_ERROR(CheckRequest(request));
   std::vector<int32_t> ids(request.token_ids().ids().begin(),
                            request.token_ids().ids().end());
-  for (const int32_t id : ids)
-    if (id < 0 || id >= leader.model().vocab_size())
-      return BadField("token_ids",
-                      absl::StrCat("holds ", id, "; must be 0..",
-                                   leader.model().vocab_size() - 1));
+  RETURN_IF_ERROR(CheckIds("token_ids", request.token_ids().ids(),
+                           leader.model().vocab_size()));
   if (request.prompt_case() == v1::GenerateRequest::kText) {
     if (text.tokenizer == nullptr) return NoTokenizer("text");
     auto encoded = text.tokenizer->Encode(request.text());

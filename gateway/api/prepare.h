@@ -36,9 +36,9 @@ struct PreparedRequest {
   bool include_stop = false;
 };
 
-// Render, tokenize, fill in defaults, check against the model's limits. `facts`
-// and `max_model_len` are what rank 0 says of itself. Pure but for the drawing
-// of an unset seed and request id; any thread. Errors as inference.proto lists:
+// Render, tokenize, fill in defaults, check against the model's limits.
+// `leader` is what rank 0 says of itself. Pure but for the drawing of an unset
+// seed and request id; any thread. Errors as inference.proto lists:
 // INVALID_ARGUMENT, UNIMPLEMENTED, NOT_FOUND.
 absl::StatusOr<PreparedRequest> Prepare(const v1::GenerateRequest& request,
                                         const ModelText& text,

@@ -1,5 +1,6 @@
 #include "gateway/api/text_pipeline.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace phalanx {
@@ -9,6 +10,8 @@ TextPipeline::TextPipeline(const PreparedRequest& request,
     : wants_text_(request.wants_text),
       wants_ids_(request.wants_ids),
       wants_logprobs_(request.wants_logprobs),
+      stop_ids_(request.worker.stop_ids().begin(),
+                request.worker.stop_ids().end()),
       parser_({.starts_in_reasoning = request.starts_in_reasoning,
                .stop_strings = request.stop_strings,
                .include_stop = request.include_stop}) {
@@ -17,20 +20,16 @@ TextPipeline::TextPipeline(const PreparedRequest& request,
 }
 
 std::vector<v1::Delta> TextPipeline::Push(
-    const google::protobuf::RepeatedPtrField<v1::WorkerToken>& tokens,
-    const std::optional<int32_t>& stop_id) {
+    const google::protobuf::RepeatedPtrField<v1::WorkerToken>& tokens) {
   std::vector<v1::Delta> deltas;
-  for (int i = 0; i < tokens.size() && !matched_stop_.has_value(); ++i) {
-    const bool is_stop =
-        stop_id == tokens[i].token_id() && i + 1 == tokens.size();
-    Add(tokens[i], is_stop, deltas);
-  }
+  for (int i = 0; i < tokens.size() && !matched_stop_.has_value(); ++i)
+    Add(tokens[i], deltas);
   return deltas;
 }
 
 // The ids belong to the channel that the stream was in before the token; its
 // text may already belong to the next.
-void TextPipeline::Add(const v1::WorkerToken& token, bool is_stop,
+void TextPipeline::Add(const v1::WorkerToken& token,
                        std::vector<v1::Delta>& deltas) {
   ++tokens_;
   if (channel() == v1::CHANNEL_REASONING) ++reasoning_tokens_;
@@ -48,7 +47,9 @@ void TextPipeline::Add(const v1::WorkerToken& token, bool is_stop,
       }
     }
   }
-  if (!detokenizer_.has_value() || is_stop) return;
+  if (!detokenizer_.has_value() ||
+      std::binary_search(stop_ids_.begin(), stop_ids_.end(), token.token_id()))
+    return;
   AddText(parser_.Push(detokenizer_->Push(token.token_id())), deltas);
 }
 

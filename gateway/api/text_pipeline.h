@@ -22,10 +22,10 @@ class TextPipeline {
   TextPipeline(const PreparedRequest& request, const Tokenizer* tokenizer);
 
   // Deltas for these tokens, in order. Stops taking tokens once a stop string
-  // matched. A final stop token gives its id and no text.
+  // matched. A stop token gives its id and no text, whether or not the worker
+  // has said yet that it ended the stream.
   std::vector<v1::Delta> Push(
-      const google::protobuf::RepeatedPtrField<v1::WorkerToken>& tokens,
-      const std::optional<int32_t>& stop_id);
+      const google::protobuf::RepeatedPtrField<v1::WorkerToken>& tokens);
 
   // What was held back.
   std::vector<v1::Delta> Flush();
@@ -39,8 +39,7 @@ class TextPipeline {
   int64_t reasoning_tokens() const { return reasoning_tokens_; }
 
  private:
-  void Add(const v1::WorkerToken& token, bool is_stop,
-           std::vector<v1::Delta>& deltas);
+  void Add(const v1::WorkerToken& token, std::vector<v1::Delta>& deltas);
   void AddText(std::vector<Piece> pieces, std::vector<v1::Delta>& deltas);
   v1::Delta& DeltaOf(v1::Channel channel, std::vector<v1::Delta>& deltas);
   v1::Channel channel() const;
@@ -48,6 +47,7 @@ class TextPipeline {
   const bool wants_text_;
   const bool wants_ids_;
   const bool wants_logprobs_;
+  const std::vector<int32_t> stop_ids_;  // Ascending.
   std::optional<IncrementalDetokenizer> detokenizer_;
   OutputParser parser_;
   std::optional<std::string> matched_stop_;

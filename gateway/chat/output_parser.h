@@ -25,7 +25,9 @@ bool PromptOpensReasoning(absl::string_view prompt);
 
 struct OutputParserOptions {
   bool starts_in_reasoning = false;
-  // Text that ends the answer, UTF-8; empty ones are ignored.
+  // At each byte all of them are tried, so the caller bounds their number and
+  // length. Text that ends the answer, whole code points of UTF-8; empty ones
+  // are ignored.
   std::vector<std::string> stop_strings;
   bool include_stop = false;  // Deliver the stop string that was met.
 };

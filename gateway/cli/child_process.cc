@@ -18,6 +18,9 @@ namespace phalanx {
 namespace {
 
 constexpr size_t kMaxLineBytes = size_t{64} << 10;
+// Of one call of ReadLines: more than a pipe holds, so that what a dead child
+// left is read whole, and an end for one that never stops writing.
+constexpr size_t kMaxReadBytes = size_t{256} << 10;
 
 // Between fork and exec: only what is safe there.
 [[noreturn]] void BecomeChild(char* const* argv, pid_t parent, int pipe_in) {
@@ -26,7 +29,7 @@ constexpr size_t kMaxLineBytes = size_t{64} << 10;
   setpgid(0, 0);
   UnblockShutdownSignals();
   dup2(pipe_in, STDERR_FILENO);
-  const int null = open("/dev/null", O_RDWR);
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   dup2(null, STDIN_FILENO);
   dup2(null, STDOUT_FILENO);
   execv(argv[0], argv);
@@ -80,24 +83,30 @@ ChildProcess::~ChildProcess() {
 void ChildProcess::ReadLines(
     const std::function<void(absl::string_view)>& line) {
   char chunk[4096];
-  while (stderr_fd_ >= 0) {
+  for (size_t taken = 0; stderr_fd_ >= 0 && taken < kMaxReadBytes;) {
     const ssize_t n = read(stderr_fd_, chunk, sizeof(chunk));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) break;
+    if (n < 0 && errno == EAGAIN) return;
     if (n <= 0) {
       close(stderr_fd_);
       stderr_fd_ = -1;
       if (!partial_.empty()) line(std::exchange(partial_, ""));
       return;
     }
+    taken += n;
     partial_.append(chunk, n);
+    SplitLines(line);
   }
+}
+
+void ChildProcess::SplitLines(
+    const std::function<void(absl::string_view)>& line) {
   size_t begin = 0;
   for (size_t end; (end = partial_.find('\n', begin)) != std::string::npos;
        begin = end + 1)
     line(absl::string_view(partial_).substr(begin, end - begin));
   partial_.erase(0, begin);
-  if (partial_.size() > kMaxLineBytes) line(std::exchange(partial_, ""));
+  if (partial_.size() >= kMaxLineBytes) line(std::exchange(partial_, ""));
 }
 
 void ChildProcess::Signal(int number) const {

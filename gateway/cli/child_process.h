@@ -33,8 +33,9 @@ class ChildProcess {
   // For poll(2); -1 once the child has closed it.
   int stderr_fd() const { return stderr_fd_; }
 
-  // Reads what is there and calls `line` for each whole line; the rest waits.
-  // Lines are cut at 64 KiB.
+  // Reads what is there and calls `line` for each whole line, without its end;
+  // the rest waits for more, or for the end of the pipe. Lines are cut at 64
+  // KiB; a child that never stops writing does not hold this call.
   void ReadLines(const std::function<void(absl::string_view)>& line);
 
   void Signal(int number) const;
@@ -45,6 +46,8 @@ class ChildProcess {
 
  private:
   ChildProcess() = default;
+
+  void SplitLines(const std::function<void(absl::string_view)>& line);
 
   pid_t pid_ = -1;
   int stderr_fd_ = -1;

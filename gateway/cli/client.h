@@ -14,6 +14,7 @@ namespace phalanx {
 
 // What the verbs that talk to a running service share.
 
+// Without TLS and without a proxy; connects when first used.
 std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address);
 
 // `address` if given, else the one that the last `serve` noted.

@@ -27,6 +27,37 @@ bool Alive(int64_t pid) {
   return pid > 0 && (kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM);
 }
 
+// The sockets' folder and "/rank15.sock" must fit in sockaddr_un.
+constexpr size_t kMaxSocketFolderBytes = 107 - sizeof("/rank15.sock") + 1;
+
+// $XDG_RUNTIME_DIR if it is there, else the folder for temporary files.
+absl::StatusOr<std::string> RuntimeFolderPath() {
+  std::error_code error;
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && fs::is_directory(runtime, error))
+    return absl::StrCat(runtime, "/phalanx");
+  const fs::path temporary = fs::temp_directory_path(error);
+  if (error)
+    return absl::NotFoundError(
+        absl::StrCat("no folder for temporary files: TMPDIR must name one (",
+                     error.message(), ")"));
+  return absl::StrCat(temporary.string(), "/phalanx-", getuid());
+}
+
+void RemoveFoldersOfTheDead(const std::string& folder) {
+  std::error_code ignored;
+  for (fs::directory_iterator entry(folder, ignored), end; entry != end;
+       entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
+    int64_t pid = 0;
+    // One with this process's own id is of a dead namesake.
+    if (name.rfind(kSocketsPrefix, 0) == 0 &&
+        absl::SimpleAtoi(name.substr(strlen(kSocketsPrefix)), &pid) &&
+        (!Alive(pid) || pid == getpid()))
+      fs::remove_all(entry->path(), ignored);
+  }
+}
+
 absl::StatusOr<std::string> RunFilePath() {
   ASSIGN_OR_RETURN(const std::string folder, RuntimeFolder());
   return folder + "/serve.json";
@@ -35,12 +66,7 @@ absl::StatusOr<std::string> RunFilePath() {
 }  // namespace
 
 absl::StatusOr<std::string> RuntimeFolder() {
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  const std::string folder =
-      runtime != nullptr && *runtime != '\0'
-          ? absl::StrCat(runtime, "/phalanx")
-          : absl::StrCat(fs::temp_directory_path().string(), "/phalanx-",
-                         getuid());
+  ASSIGN_OR_RETURN(const std::string folder, RuntimeFolderPath());
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
     return absl::PermissionDeniedError(
         absl::StrCat(folder, " cannot be made: ", strerror(errno)));
@@ -59,10 +85,15 @@ absl::Status WriteRunFile(const RunFile& run) {
   const nlohmann::json content = {{"address", run.address},
                                   {"admin_address", run.admin_address},
                                   {"pid", run.pid}};
-  std::ofstream(fresh) << content.dump() << "\n";
-  if (rename(fresh.c_str(), path.c_str()) != 0)
+  std::ofstream out(fresh);
+  out << content.dump() << "\n";
+  out.close();
+  if (!out || rename(fresh.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    unlink(fresh.c_str());
     return absl::PermissionDeniedError(
-        absl::StrCat(path, " cannot be written: ", strerror(errno)));
+        absl::StrCat(path, " cannot be written: ", strerror(error)));
+  }
   return absl::OkStatus();
 }
 
@@ -94,17 +125,14 @@ void RemoveRunFile() {
 
 absl::StatusOr<std::string> MakeSocketFolder() {
   ASSIGN_OR_RETURN(const std::string folder, RuntimeFolder());
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    int64_t pid = 0;
-    if (name.rfind(kSocketsPrefix, 0) == 0 &&
-        absl::SimpleAtoi(name.substr(strlen(kSocketsPrefix)), &pid) &&
-        !Alive(pid))
-      fs::remove_all(entry.path(), ignored);
-  }
+  RemoveFoldersOfTheDead(folder);
   const std::string sockets =
       absl::StrCat(folder, "/", kSocketsPrefix, getpid());
+  if (sockets.size() > kMaxSocketFolderBytes)
+    return absl::InvalidArgumentError(absl::StrCat(
+        sockets, " is ", sockets.size(), " bytes long; must be at most ",
+        kMaxSocketFolderBytes,
+        " for sockets to fit: give a shorter XDG_RUNTIME_DIR or TMPDIR"));
   if (mkdir(sockets.c_str(), 0700) != 0)
     return absl::PermissionDeniedError(
         absl::StrCat(sockets, " cannot be made: ", strerror(errno)));

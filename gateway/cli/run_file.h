@@ -4,6 +4,7 @@
 // Where `phalanx serve` notes its addresses, so that the next command of the
 // same user finds them.
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -12,14 +13,15 @@
 namespace phalanx {
 
 struct RunFile {
-  std::string address;
-  std::string admin_address;
-  int64_t pid = 0;
+  std::string address;        // Of Inference.
+  std::string admin_address;  // Of Admin.
+  int64_t pid = 0;            // Of `phalanx serve` itself.
 };
 
 // A folder of this user alone (0700), made if absent: $XDG_RUNTIME_DIR/phalanx,
-// or phalanx-<uid> in the folder for temporary files. PERMISSION_DENIED if
-// somebody else owns what is there.
+// or phalanx-<uid> in the folder for temporary files if there is no such
+// folder. PERMISSION_DENIED if somebody else owns what is there; NOT_FOUND if
+// there is no folder for temporary files either.
 absl::StatusOr<std::string> RuntimeFolder();
 
 // Replaces the file of an earlier serve.
@@ -32,7 +34,8 @@ absl::StatusOr<RunFile> ReadRunFile();
 void RemoveRunFile();
 
 // A new folder in RuntimeFolder for the sockets of one serve, named after this
-// process. Folders of processes that are gone are removed.
+// process. Folders of processes that are gone are removed. INVALID_ARGUMENT if
+// its path is too long for a socket in it.
 absl::StatusOr<std::string> MakeSocketFolder();
 
 }  // namespace phalanx

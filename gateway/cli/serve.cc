@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -58,18 +59,23 @@ class ChildTalk {
     const nlohmann::json entry = nlohmann::json::parse(
         line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);
     if (!entry.is_object()) {
-      last_error_ = std::string(line);
+      // A refused flag, or a CHECK: the first line says what, the rest more.
+      errors_.try_emplace(name, std::string(line));
       return;
     }
     const std::string event = Text(entry, "event");
-    if (Text(entry, "level") == "ERROR") last_error_ = Text(entry, "cause");
+    if (Text(entry, "level") == "ERROR") errors_[name] = Text(entry, "cause");
     if (name == "gateway" && event == "listening") {
       address = Text(entry, "address");
       admin_address = Text(entry, "admin");
     }
   }
 
-  const std::string& last_error() const { return last_error_; }
+  // Why this child ended, in its own words; empty if it said nothing.
+  std::string ErrorOf(const std::string& name) const {
+    const auto found = errors_.find(name);
+    return found == errors_.end() ? "" : found->second;
+  }
 
   std::string address;
   std::string admin_address;
@@ -89,7 +95,7 @@ class ChildTalk {
         write(STDERR_FILENO, whole.data(), whole.size());
   }
 
-  std::string last_error_;
+  std::map<std::string, std::string> errors_;  // By child.
 };
 
 std::string RankAddress(const std::string& sockets, int rank) {
@@ -171,10 +177,12 @@ absl::Status WaitReady(Launcher& launcher, const ChildTalk& talk,
                        const std::atomic<int>& stop) {
   std::unique_ptr<v1::Admin::Stub> admin;
   while (stop.load() == 0) {
-    if (const auto death = launcher.Poll(kStartPollMs))
-      return absl::UnavailableError(absl::StrCat(
-          death->name, " ended with ", death->how, " at start",
-          talk.last_error().empty() ? "" : ": ", talk.last_error()));
+    if (const auto death = launcher.Poll(kStartPollMs)) {
+      const std::string error = talk.ErrorOf(death->name);
+      return absl::UnavailableError(
+          absl::StrCat(death->name, " ended with ", death->how, " at start",
+                       error.empty() ? "" : ": ", error));
+    }
     if (talk.admin_address.empty()) continue;
     if (admin == nullptr)
       admin = v1::Admin::NewStub(ChannelTo(talk.admin_address));

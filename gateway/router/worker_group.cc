@@ -18,6 +18,7 @@ constexpr std::chrono::milliseconds kStatusDeadline{1000};
 std::unique_ptr<v1::Worker::StubInterface> StubOf(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
@@ -50,6 +51,22 @@ std::string DetailOf(const std::vector<v1::RankStatus>& ranks) {
                           ranks[r].error());
     if (!ranks[r].worker().detail().empty())
       return absl::StrCat("rank ", r, ": ", ranks[r].worker().detail());
+  }
+  return "";
+}
+
+// Ranks that are all ready may still be of two epochs, or listed in the wrong
+// order; empty if neither.
+std::string WhyNotOneGroup(const std::vector<v1::RankStatus>& ranks) {
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    const v1::WorkerStatus& worker = ranks[r].worker();
+    if (worker.rank() != static_cast<int>(r) ||
+        worker.tp_size() != static_cast<int>(ranks.size()))
+      return absl::StrCat("the worker at ", ranks[r].address(), " is rank ",
+                          worker.rank(), " of ", worker.tp_size(),
+                          "; must be rank ", r, " of ", ranks.size());
+    if (worker.epoch() != ranks.front().worker().epoch())
+      return "the ranks are not in one epoch yet";
   }
   return "";
 }
@@ -90,15 +107,24 @@ std::shared_ptr<const WorkerGroup::View> WorkerGroup::view() const {
   return view_;
 }
 
-absl::Status WorkerGroup::CheckReady() const {
-  const std::shared_ptr<const View> now = view();
-  if (now->ready) return absl::OkStatus();
-  const bool starting = now->epoch == 0;
+absl::StatusOr<std::shared_ptr<const WorkerGroup::View>>
+WorkerGroup::ReadyView() const {
+  std::shared_ptr<const View> seen = view();
+  if (!seen->ready) return NotReady(*seen);
+  return seen;
+}
+
+absl::Status WorkerGroup::NotReady(const View& seen) const {
+  bool starting;
+  {
+    MutexLock lock(mutex_);
+    starting = !ever_ready_;
+  }
   return ReasonedError(
       absl::StatusCode::kUnavailable, starting ? "STARTING" : "NO_READY_GROUP",
-      absl::StrCat("group ", name_, " is ", now->state,
-                   now->detail.empty() ? "" : ": ", now->detail),
-      {{"phase", now->state}});
+      absl::StrCat("group ", name_, " is ", seen.state,
+                   seen.detail.empty() ? "" : ": ", seen.detail),
+      {{"phase", seen.state}});
 }
 
 void WorkerGroup::Refresh() {
@@ -115,6 +141,7 @@ void WorkerGroup::Watch() {
       MutexLock lock(mutex_);
       if (stop_) return;
       view_ = std::move(seen);
+      ever_ready_ = ever_ready_ || ready;
     }
     if (!told_ || ready != was_ready_) {
       LogInfo("router", ready ? "group ready" : "group not ready",
@@ -142,7 +169,6 @@ std::shared_ptr<const WorkerGroup::View> WorkerGroup::Look() {
     v1::WorkerStatusRequest request;
     v1::WorkerStatus response;
     grpc::Status status;
-    uint64_t epoch = 0;
   };
   std::vector<Call> calls(addresses_.size());
   Mutex done_mutex;
@@ -165,24 +191,22 @@ std::shared_ptr<const WorkerGroup::View> WorkerGroup::Look() {
     done.Wait(done_mutex, [&] { return left == 0; });
   }
   View seen;
-  bool same_epoch = true;
   for (size_t r = 0; r < calls.size(); ++r) {
     v1::RankStatus rank;
     rank.set_address(addresses_[r]);
     rank.set_reachable(calls[r].status.ok());
-    if (!calls[r].status.ok()) rank.set_error(calls[r].status.error_message());
-    calls[r].epoch = calls[r].response.epoch();
-    *rank.mutable_worker() = std::move(calls[r].response);
+    if (rank.reachable())
+      *rank.mutable_worker() = std::move(calls[r].response);
+    else
+      rank.set_error(calls[r].status.error_message());
     seen.epoch = std::max(seen.epoch, rank.worker().epoch());
-    same_epoch =
-        same_epoch && rank.worker().epoch() == calls[0].epoch;
     seen.ranks.push_back(std::move(rank));
   }
   seen.state = StateName(seen.ranks);
   seen.detail = DetailOf(seen.ranks);
-  if (seen.state == "ready" && !same_epoch) {
-    seen.state = "forming";
-    seen.detail = "the ranks are not in one epoch yet";
+  if (seen.state == "ready") {
+    seen.detail = WhyNotOneGroup(seen.ranks);
+    if (!seen.detail.empty()) seen.state = "forming";
   }
   seen.ready = seen.state == "ready";
   return std::make_shared<const View>(std::move(seen));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "admin.pb.h"
 #include "common/mutex.h"
 #include "worker.grpc.pb.h"
@@ -30,7 +31,7 @@ class WorkerGroup {
     uint64_t epoch = 0;
     std::vector<v1::RankStatus> ranks;  // In order of rank.
 
-    // Rank 0's facts; empty before it was reached.
+    // Rank 0's facts; empty while it cannot be reached.
     const v1::WorkerStatus& leader() const { return ranks.front().worker(); }
   };
 
@@ -43,8 +44,12 @@ class WorkerGroup {
   std::shared_ptr<const View> view() const;
   const std::string& name() const { return name_; }
 
-  // OK if ready; else UNAVAILABLE with STARTING or NO_READY_GROUP.
-  absl::Status CheckReady() const;
+  // What was seen, if the group was ready; else as NotReady.
+  absl::StatusOr<std::shared_ptr<const View>> ReadyView() const;
+
+  // UNAVAILABLE in words: STARTING if this gateway never saw the group ready,
+  // NO_READY_GROUP if it did.
+  absl::Status NotReady(const View& seen) const;
 
   // Rank 0's stub, for Generate and Cancel.
   v1::Worker::StubInterface& leader() { return *stubs_.front(); }
@@ -65,6 +70,7 @@ class WorkerGroup {
   std::shared_ptr<const View> view_ ABSL_GUARDED_BY(mutex_);
   bool refresh_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ever_ready_ ABSL_GUARDED_BY(mutex_) = false;
   bool was_ready_ = false;  // The watching thread's.
   bool told_ = false;
   std::thread thread_;

@@ -5,14 +5,19 @@
 namespace phalanx {
 
 void FormationInbox::Offer(FormationOffer offer) {
-  std::optional<FormationOffer> replaced;
+  std::optional<FormationOffer> unwanted;
+  absl::Status why = absl::AbortedError("a newer offer came");
   {
     MutexLock lock(mutex_);
-    replaced = std::exchange(offer_, std::move(offer));
-    changed_.SignalAll();
+    if (aborted_.has_value()) {
+      why = *aborted_;
+      unwanted = std::move(offer);
+    } else {
+      unwanted = std::exchange(offer_, std::move(offer));
+      changed_.SignalAll();
+    }
   }
-  if (replaced.has_value())
-    replaced->done(absl::AbortedError("a newer offer came"));
+  if (unwanted.has_value()) unwanted->done(why);
 }
 
 void FormationInbox::Abort(uint64_t epoch, const absl::Status& reason) {

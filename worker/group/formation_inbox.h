@@ -27,7 +27,8 @@ struct FormationOffer {
 class FormationInbox {
  public:
   // RPC threads. A second offer before the first is taken ends the first with
-  // ABORTED.
+  // ABORTED; one that comes between an abort and Reset ends with its reason, so
+  // that none is left unanswered when the server goes.
   void Offer(FormationOffer offer);
 
   // The group of this epoch, or the wait for it, is over. Any thread; epoch 0

@@ -72,6 +72,12 @@ absl::Status Membership::Join(const RankIdentity& identity,
                     own_.numerics_id);
   if (identity.slice_plan != own_.slice_plan)
     return Mismatch(rank, "slice plan", identity.slice_plan, own_.slice_plan);
+  // The pools of a group are the smallest that any rank offers, and must still
+  // serve all that rank 0 admits.
+  if (identity.kv_blocks < 1 || identity.state_slots < own_.state_slots)
+    return Mismatch(rank, "kv_blocks/state_slots",
+                    absl::StrCat(identity.kv_blocks, "/", identity.state_slots),
+                    absl::StrCat(own_.kv_blocks, "/", own_.state_slots));
   MutexLock lock(mutex_);
   if (rank < 1 || rank >= own_.tp_size || members_[rank].stream == 0)
     return ReasonedError(absl::StatusCode::kFailedPrecondition, "WRONG_STATE",

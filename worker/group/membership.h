@@ -27,7 +27,8 @@ class Membership {
   // The stream is gone, and so is the process. Ends the active group.
   void HeartbeatClosed(int rank, int64_t stream);
 
-  // FAILED_PRECONDITION/VERSION_MISMATCH names what differs;
+  // FAILED_PRECONDITION/VERSION_MISMATCH names what differs, or pools that are
+  // too small;
   // FAILED_PRECONDITION/WRONG_STATE if no heartbeat of that rank is open.
   absl::Status Join(const RankIdentity& identity, uint64_t last_epoch);
 

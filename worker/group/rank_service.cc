@@ -13,9 +13,9 @@ absl::Status WrongRole(const char* call, const char* who) {
                        std::string(call) + " is answered by " + who + " only");
 }
 
-// One follower's heartbeat at rank 0. Answers the first message, reads the
-// rest, and tells the membership when the stream ends. Deletes itself in
-// OnDone.
+// One follower's heartbeat at rank 0. Answers the first message, then reads the
+// rest, and tells the membership when the stream ends. One operation at a time,
+// so there is no lock. Deletes itself in OnDone.
 class HeartbeatReactor final
     : public grpc::ServerBidiReactor<v1::HeartbeatMessage,
                                      v1::HeartbeatMessage> {
@@ -40,10 +40,13 @@ class HeartbeatReactor final
                                         "; must be one of the followers")));
         return;
       }
-      StartWrite(&answer_);
+      return StartWrite(&answer_);
     }
     StartRead(&message_);
   }
+
+  // If the write failed, so will the read.
+  void OnWriteDone(bool) override { StartRead(&message_); }
 
   void OnDone() override {
     Close();

@@ -19,8 +19,8 @@ absl::Status NotRankZero(const char* call) {
 absl::Status StaleEpoch(uint64_t asked, uint64_t now) {
   return ReasonedError(
       absl::StatusCode::kFailedPrecondition, "STALE_EPOCH",
-      absl::StrCat("epoch ", asked, " is over; it is ", now, " now"),
-      {{"epoch", absl::StrCat(asked)}, {"actual", absl::StrCat(now)}});
+      absl::StrCat("epoch is ", asked, "; the group's is ", now),
+      {{"epoch", absl::StrCat(now)}, {"actual", absl::StrCat(asked)}});
 }
 
 v1::RankState ToProto(WorkerState state) {
@@ -95,6 +95,11 @@ grpc::ServerUnaryReactor* WorkerService::GetStatus(
   response->set_detail(now.detail);
   response->set_steps(now.steps);
   response->set_warmup_logits_hash(now.warmup_logits_hash);
+  // Of the group, once there is one: the smallest offer of its ranks.
+  if (now.counts.kv_blocks_total > 0)
+    response->set_kv_blocks_total(now.counts.kv_blocks_total);
+  if (now.counts.state_slots_total > 0)
+    response->set_state_slots_total(now.counts.state_slots_total);
   response->set_kv_blocks_used(now.counts.kv_blocks_used);
   response->set_state_slots_used(now.counts.state_slots_used);
   response->set_requests_running(now.counts.running);

@@ -62,6 +62,7 @@ absl::StatusOr<Value> MakeDict(Interpreter& interpreter,
       if (parts.size() != 2) {
         return absl::InvalidArgumentError("dict() needs pairs");
       }
+      RETURN_IF_ERROR(interpreter.ChargeKey(parts[0]));
       RETURN_IF_ERROR(mapping->Set(parts[0], parts[1]));
     }
   }
@@ -232,6 +233,9 @@ absl::StatusOr<Value> Interpreter::CallMacro(const Callable& callable,
 absl::Status Interpreter::BindParameters(const MacroDefinition& macro,
                                          const Arguments& arguments,
                                          Scope& scope) {
+  // Every parameter is compared with every name.
+  RETURN_IF_ERROR(Charge(static_cast<int64_t>(arguments.named.size() *
+                                              macro.parameters.size() / 8)));
   const size_t given =
       std::min(arguments.positional.size(), macro.parameters.size());
   // Defaults see the parameters, also those behind them, as undefined.

@@ -126,6 +126,7 @@ absl::StatusOr<Value> Interpreter::EvaluateDict(const Expression& node) {
   for (size_t i = 0; i < node.children.size(); i += 2) {
     ASSIGN_OR_RETURN(Value key, Evaluate(*node.children[i]));
     ASSIGN_OR_RETURN(Value value, Evaluate(*node.children[i + 1]));
+    RETURN_IF_ERROR(ChargeKey(key));
     RETURN_IF_ERROR(mapping->Set(std::move(key), std::move(value)));
   }
   return Value::FromMapping(std::move(mapping));

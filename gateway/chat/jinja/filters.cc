@@ -182,6 +182,7 @@ Result Attr(Interpreter& interpreter, const Value& value,
   ASSIGN_OR_RETURN(const BoundArguments bound,
                    BoundArguments::Bind("attr", arguments, {"name"}, 1));
   ASSIGN_OR_RETURN(const std::string name, bound.TextOr(0, ""));
+  RETURN_IF_ERROR(interpreter.ChargeText(name.size()));
   // Attributes only: the items of a mapping are not meant.
   if (value.is_mapping()) {
     return Value::Undefined(

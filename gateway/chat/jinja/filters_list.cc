@@ -224,6 +224,7 @@ Result Unique(Interpreter& interpreter, const Value& value,
   std::vector<Value> kept;
   absl::flat_hash_set<std::string> seen;
   for (size_t i = 0; i < items.size(); ++i) {
+    RETURN_IF_ERROR(interpreter.ChargeKey(keys[i]));
     std::optional<std::string> key = KeyOf(keys[i]);
     if (!key) {
       return Invalid(

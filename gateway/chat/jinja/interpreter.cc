@@ -60,6 +60,15 @@ absl::Status Interpreter::ChargeText(size_t bytes) {
   return Charge(static_cast<int64_t>(bytes) / kBytesPerStep);
 }
 
+absl::Status Interpreter::ChargeKey(const Value& key) {
+  if (key.is_string()) return ChargeText(key.text().size());
+  if (key.kind() != Value::Kind::kTuple) return absl::OkStatus();
+  // Nested tuples may be long, but no longer than a key may be.
+  return Charge(key.depth() > 1
+                    ? static_cast<int64_t>(kMaxKeyBytes) / kBytesPerStep
+                    : static_cast<int64_t>(key.sequence().items.size()));
+}
+
 absl::StatusOr<std::string> Interpreter::Text(const Value& value) {
   std::string text;
   RETURN_IF_ERROR(AppendText(value, options_.max_text_bytes, text));
@@ -175,6 +184,7 @@ absl::StatusOr<bool> Interpreter::Contains(const Value& haystack,
       RETURN_IF_ERROR(ChargeText(haystack.text().size()));
       return absl::StrContains(haystack.text(), needle.text());
     case Value::Kind::kMapping:
+      RETURN_IF_ERROR(ChargeKey(needle));
       if (!KeyOf(needle) && !needle.undefined()) {
         return TypeError(
             absl::StrCat("unhashable type: '", needle.type_name(), "'"));
@@ -272,6 +282,7 @@ absl::StatusOr<Value> Interpreter::Attribute(const Value& value,
 
 absl::StatusOr<Value> Interpreter::Item(const Value& value, const Value& key) {
   if (value.undefined()) return TypeError(value.undefined_message());
+  RETURN_IF_ERROR(ChargeKey(key));
   if (value.is_mapping()) {
     if (const Value* found = value.mapping().Find(key)) return *found;
   }

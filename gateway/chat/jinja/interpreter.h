@@ -62,6 +62,8 @@ class Interpreter {
   absl::Status Charge(int64_t count);
   // The same for a text that is about to be made. Also: longer than allowed.
   absl::Status ChargeText(size_t bytes);
+  // The same for a value that is about to be looked up or stored as a key.
+  absl::Status ChargeKey(const Value& key);
   size_t max_text_bytes() const { return options_.max_text_bytes; }
   std::optional<int64_t> now_unix_seconds() const {
     return options_.now_unix_seconds;

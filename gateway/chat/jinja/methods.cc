@@ -40,11 +40,12 @@ absl::StatusOr<Value> Values(Interpreter& interpreter, const Value& self,
   return Value::View("dict_values", std::move(values));
 }
 
-absl::StatusOr<Value> Get(Interpreter&, const Value& self,
+absl::StatusOr<Value> Get(Interpreter& interpreter, const Value& self,
                           const Arguments& arguments) {
   ASSIGN_OR_RETURN(
       const BoundArguments bound,
       BoundArguments::Bind("get", arguments, {"key", "default"}, 1));
+  RETURN_IF_ERROR(interpreter.ChargeKey(bound[0]));
   if (!KeyOf(bound[0]) && !bound[0].undefined()) {
     return absl::InvalidArgumentError(
         absl::StrCat("unhashable type: '", bound[0].type_name(), "'"));

@@ -212,6 +212,7 @@ Result HasAffix(Interpreter& interpreter, const Value& self,
                                   "or a tuple of strings, not ",
                                   affix.type_name()));
     }
+    RETURN_IF_ERROR(interpreter.ChargeText(affix.text().size()));
     if (window.valid && (prefix ? absl::StartsWith(window.text, affix.text())
                                 : absl::EndsWith(window.text, affix.text()))) {
       return Value::Bool(true);

@@ -177,7 +177,7 @@ struct Namespace {
 // What identifies a value as a key; nullopt if it cannot be one (a list, a
 // dict, or a tuple whose key would be longer than kMaxKeyBytes).
 std::optional<std::string> KeyOf(const Value& value);
-inline constexpr size_t kMaxKeyBytes = size_t{1} << 24;
+inline constexpr size_t kMaxKeyBytes = size_t{1} << 16;
 
 // A function value. Which fields count depends on `what`.
 struct Callable {

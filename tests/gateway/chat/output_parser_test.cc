@@ -199,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(
         OutputParserOptions{true, {}, false},
         OutputParserOptions{false, {}, false},
         OutputParserOptions{true, {"STOP", "TOPO"}, false},
-        OutputParserOptions{true, {"\n\n", "\xe4\xbd\xa0\xe5"}, true},
+        OutputParserOptions{true, {"\n\n", "\xe4\xbd\xa0\xe5\xa5\xbd"}, true},
         OutputParserOptions{true, {"think>", "</think>\n\n"}, true},
         OutputParserOptions{false, {"STSTO", "\xc3\xa9ST"}, false}));
 

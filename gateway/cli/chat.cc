@@ -1,0 +1,199 @@
+#include "gateway/cli/chat.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/grpc_status.h"
+#include "gateway/cli/answer_view.h"
+#include "gateway/cli/client.h"
+#include "gateway/cli/conversation.h"
+#include "gateway/cli/interrupt.h"
+#include "gateway/cli/line_editor.h"
+
+namespace phalanx {
+namespace {
+
+// Of one line of standard input; the gateway takes no more in a message.
+constexpr size_t kMaxMessageBytes = size_t{32} << 20;
+
+v1::ChatRequest FirstRequest(const ChatOptions& options) {
+  v1::ChatRequest request;
+  if (!options.system.empty()) {
+    v1::ChatMessage& system = *request.add_messages();
+    system.set_role("system");
+    system.set_content(options.system);
+  }
+  if (options.no_thinking) request.mutable_reasoning()->set_enabled(false);
+  FillSampling(options.common, *request.mutable_sampling(),
+               *request.mutable_stopping());
+  return request;
+}
+
+bool HasColor() {
+  const char* no_color = std::getenv("NO_COLOR");
+  return no_color == nullptr || *no_color == '\0';
+}
+
+void Write(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+int Tell(const absl::Status& status, const std::string& address) {
+  std::fprintf(stderr, "phalanx chat: %s\n",
+               PlainWords(status, address).c_str());
+  return 1;
+}
+
+// What Ctrl-C does.
+class Interruptible {
+ public:
+  // `keeps_on`: with no answer to stop, the conversation goes on.
+  explicit Interruptible(bool keeps_on) : keeps_on_(keeps_on) {}
+
+  void Watch(Conversation* conversation) {
+    MutexLock lock(mutex_);
+    conversation_ = conversation;
+  }
+
+  void OnInterrupt() {
+    MutexLock lock(mutex_);
+    if (conversation_ != nullptr && (conversation_->Cancel() || keeps_on_))
+      return;
+    _exit(kInterruptedExitCode);
+  }
+
+ private:
+  const bool keeps_on_;
+  Mutex mutex_;
+  Conversation* conversation_ ABSL_GUARDED_BY(mutex_) = nullptr;
+};
+
+// One question and its answer on the screen.
+absl::Status AskAndShow(Conversation& conversation,
+                        const std::string& question) {
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  AnswerView view(terminal, HasColor());
+  v1::FinishReason reason = v1::FINISH_REASON_UNSPECIFIED;
+  std::string timings;
+  const absl::Status status =
+      conversation.Ask(question, [&](const v1::GenerateEvent& event) {
+        if (event.has_delta()) Write(view.Add(event.delta()));
+        if (event.has_finished()) reason = event.finished().reason();
+        if (event.has_summary())
+          timings = view.Timings(event.summary(), reason);
+      });
+  Write(absl::StrCat(view.End(), terminal ? timings : ""));
+  return status;
+}
+
+// A line without its end; nothing at the end of the input, or where a line has
+// no end within the bound.
+std::optional<std::string> ReadLine(std::istream& in) {
+  std::string line;
+  for (int c; (c = in.get()) != std::char_traits<char>::eof();) {
+    if (c == '\n') return line;
+    line.push_back(static_cast<char>(c));
+    if (line.size() > kMaxMessageBytes) return std::nullopt;
+  }
+  if (line.empty()) return std::nullopt;
+  return line;
+}
+
+int AnswerOne(Conversation& conversation, const std::string& question,
+              const std::string& address) {
+  const absl::Status status = AskAndShow(conversation, question);
+  if (absl::IsCancelled(status)) return kInterruptedExitCode;
+  return status.ok() ? 0 : Tell(status, address);
+}
+
+int AnswerLines(Conversation& conversation, const std::string& address) {
+  while (const auto line = ReadLine(std::cin)) {
+    if (line->empty()) continue;
+    const int code = AnswerOne(conversation, *line, address);
+    if (code != 0) return code;
+  }
+  return 0;
+}
+
+// Where a conversation is drawn, even when its answers go to a file.
+FILE* Screen() { return isatty(STDOUT_FILENO) == 1 ? stdout : stderr; }
+
+absl::Status Greet(v1::Inference::Stub& stub, const std::string& address) {
+  grpc::ClientContext context;
+  v1::GetModelResponse model;
+  const absl::Status status = FromGrpc(stub.GetModel(&context, {}, &model));
+  if (status.ok())
+    std::fprintf(Screen(),
+                 "%s at %s. Ctrl-C stops an answer, /new starts over, Ctrl-D "
+                 "ends.\n",
+                 model.name().c_str(), address.c_str());
+  return status;
+}
+
+int Converse(Conversation& conversation, const std::string& address) {
+  FILE* const screen = Screen();
+  LineEditor editor(screen);
+  while (const auto line = editor.Read()) {
+    if (line->empty()) continue;
+    if (*line == "/new") {
+      conversation.StartOver();
+      continue;
+    }
+    const absl::Status status = AskAndShow(conversation, *line);
+    if (absl::IsCancelled(status))
+      std::fputs("(stopped)\n", screen);
+    else if (!status.ok())
+      Tell(status, address);
+  }
+  std::fputs("\n", screen);
+  return 0;
+}
+
+}  // namespace
+
+void AddChatFlags(CLI::App& verb, ChatOptions& o) {
+  verb.add_option("message", o.message,
+                  "One question; without it a conversation begins");
+  AddSamplingFlags(verb, o.common);
+  verb.add_option("--system", o.system, "What the model is told beforehand");
+  verb.add_flag("--no-thinking", o.no_thinking, "Answer without reasoning");
+  verb.footer(
+      "In a conversation Ctrl-C stops the answer that is coming, or drops what "
+      "was typed;\n/new starts over; Ctrl-D ends.\n"
+      "Examples:\n"
+      "  phalanx chat 'What is the capital of France?'\n"
+      "  phalanx chat --no-thinking --temperature 0 'What is 2 + 3?'\n"
+      "  printf 'What is 2 + 3?\\nAnd 4 + 4?\\n' | phalanx chat");
+}
+
+int RunChat(const ChatOptions& options) {
+  const auto address = FindAddress(options.common.address);
+  if (!address.ok()) return Tell(address.status(), "");
+  const bool interactive =
+      !options.message && isatty(STDIN_FILENO) == 1 &&
+      (isatty(STDOUT_FILENO) == 1 || isatty(STDERR_FILENO) == 1);
+  Interruptible interruptible(/*keeps_on=*/interactive);
+  Interrupt interrupt([&] { interruptible.OnInterrupt(); });
+  const auto stub = v1::Inference::NewStub(ChannelTo(*address));
+  Conversation conversation(*stub, FirstRequest(options));
+  if (interactive) {
+    const absl::Status greeted = Greet(*stub, *address);
+    if (!greeted.ok()) return Tell(greeted, *address);
+  }
+  interruptible.Watch(&conversation);
+  const int code = options.message
+                       ? AnswerOne(conversation, *options.message, *address)
+                   : interactive ? Converse(conversation, *address)
+                                 : AnswerLines(conversation, *address);
+  interruptible.Watch(nullptr);
+  return code;
+}
+
+}  // namespace phalanx
