@@ -50,6 +50,9 @@ int ParseGatewayFlags(int argc, char** argv, GatewayConfig& config) {
                  "Requests held at once, waiting ones included")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
+  app.add_option("--seed", config.seed,
+                 "Seeds of requests that bring none follow from this, in order "
+                 "of arrival; drawn if not given");
   app.add_flag("--insecure-bind", config.insecure_bind,
                "Allow addresses that other hosts can reach, without TLS");
   try {

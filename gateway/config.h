@@ -2,6 +2,7 @@
 #define PHALANX_GATEWAY_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct GatewayConfig {
   std::string admin_address = "127.0.0.1:0";
   std::vector<std::string> workers;  // workers[r]: where rank r listens.
   int64_t max_requests = 1024;
+  std::optional<uint64_t> seed;  // Of requests that bring none; else drawn.
   bool insecure_bind = false;
 };
 

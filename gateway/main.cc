@@ -135,7 +135,8 @@ absl::Status Serve(GatewayConfig& config, absl::Notification& stop) {
   Health health;
   WorkerGroup group("0", config.workers,
                     [&](bool ready) { health.SetReady(ready); });
-  InferenceService inference(texts.model, admission, active, group, clock);
+  InferenceService inference(texts.model, admission, active, group, clock,
+                             config.seed);
   AdminService admin(texts.model.name, admission, group, clock);
   ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server,
                    Listen("--address", config.address, {&inference}));

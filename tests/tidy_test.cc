@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,8 @@ struct Rule {
   const char* name;
   Complaints (*check)(const SourceTree&);
 };
+
+void PrintTo(const Rule& rule, std::ostream* out) { *out << rule.name; }
 
 class Tidy : public testing::TestWithParam<Rule> {};
 

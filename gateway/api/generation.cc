@@ -49,7 +49,9 @@ Generation::Generation(const Shared& shared, PreparedRequest request,
       arrived_seconds_(arrived_seconds),
       worker_(*this),
       text_(request_, shared.tokenizer),
-      ticket_(std::move(ticket)) {}
+      ticket_(std::move(ticket)) {
+  shared_.live.Enter();
+}
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* Generation::Begin(
     const Shared& shared, PreparedRequest request, Ticket ticket,
@@ -310,7 +312,16 @@ void Generation::Act(Action action) {
   }
 }
 
-void Generation::OnDone() { Leave(); }
+void Generation::OnDone() {
+  bool cancel;
+  {
+    MutexLock lock(mutex_);
+    cancel = worker_started_;
+  }
+  // A worker that never ends a stream which it has finished must not keep it.
+  if (cancel) worker_.Cancel();
+  Leave();
+}
 
 // Last in the last callback of each call; frees the object after the second.
 void Generation::Leave() {

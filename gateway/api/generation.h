@@ -14,6 +14,7 @@
 #include "common/mutex.h"
 #include "gateway/admission/admission.h"
 #include "gateway/api/active_requests.h"
+#include "gateway/api/live_streams.h"
 #include "gateway/api/prepare.h"
 #include "gateway/api/text_pipeline.h"
 #include "gateway/router/worker_group.h"
@@ -46,11 +47,13 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     WorkerGroup& group;
     const Tokenizer* tokenizer;
     const Clock& clock;
+    LiveStreams& live;
   };
 
   // Use Begin. `arrived_seconds`: when the request came, by shared.clock.
   Generation(const Shared& shared, PreparedRequest request, Ticket ticket,
              double arrived_seconds);
+  ~Generation() override { shared_.live.Leave(); }
 
   // Enters the registry, sends Accepted and starts the worker's stream; on a
   // refusal the stream ends with it. The result is what the service returns.

@@ -42,10 +42,22 @@ absl::StatusOr<Request> Parse(const grpc::ByteBuffer& bytes) {
 
 }  // namespace
 
+// SplitMix64 of the request's place in line. Source: Steele, Lea, Flood 2014,
+// doi:10.1145/2660193.2660195.
+template <typename Request>
+void InferenceService::GiveSeed(Request& request) {
+  if (!seed_.has_value() || request.sampling().has_seed()) return;
+  uint64_t z = *seed_ + (seeds_given_.fetch_add(1) + 1) * 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  request.mutable_sampling()->set_seed(z ^ (z >> 31));
+}
+
 template <typename Request>
 absl::StatusOr<PreparedRequest> InferenceService::Accept(
     const grpc::ByteBuffer& bytes, Ticket& ticket) {
-  ASSIGN_OR_RETURN(const Request request, Parse<Request>(bytes));
+  ASSIGN_OR_RETURN(Request request, Parse<Request>(bytes));
+  GiveSeed(request);
   ASSIGN_OR_RETURN(ticket, admission_.Enter());
   ASSIGN_OR_RETURN(const std::shared_ptr<const WorkerGroup::View> view,
                    group_.ReadyView());
@@ -69,7 +81,8 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Serve(
   return Generation::Begin({.active = active_,
                             .group = group_,
                             .tokenizer = text_.tokenizer,
-                            .clock = clock_},
+                            .clock = clock_,
+                            .live = live_},
                            *std::move(prepared), std::move(ticket),
                            arrived_seconds);
 }

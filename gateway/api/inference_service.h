@@ -3,11 +3,15 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "common/clock.h"
 #include "gateway/admission/admission.h"
 #include "gateway/api/active_requests.h"
+#include "gateway/api/live_streams.h"
 #include "gateway/api/prepare.h"
 #include "gateway/router/worker_group.h"
 #include "inference.grpc.pb.h"
@@ -15,8 +19,9 @@
 namespace phalanx {
 
 // The public methods: admit, render, tokenize, route; a Generation streams
-// back. Registered with the gateway's server, which it outlives; methods run on
-// gRPC's threads and keep nothing.
+// back. Registered with the gateway's server, which it outlives; its destructor
+// waits until every stream is gone. Methods run on gRPC's threads and keep
+// nothing.
 //
 // Generate and Chat take bytes and parse them here: gRPC itself would answer
 // INTERNAL to a request that holds invalid UTF-8.
@@ -27,15 +32,19 @@ class InferenceService final
                   v1::Inference::WithCallbackMethod_GetModel<
                       v1::Inference::Service>>>> {
  public:
-  // All are lent and outlive this.
+  // All are lent and outlive this. `seed`: where the seeds of requests that
+  // bring none come from, in order of arrival; without it they are drawn.
   InferenceService(const ModelText& text, Admission& admission,
                    ActiveRequests& active, WorkerGroup& group,
-                   const Clock& clock)
-      : text_(text),
+                   const Clock& clock,
+                   std::optional<uint64_t> seed = std::nullopt)
+      : seed_(seed),
+        text_(text),
         admission_(admission),
         active_(active),
         group_(group),
         clock_(clock) {}
+  ~InferenceService() override { live_.WaitForNone(); }
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(
       grpc::CallbackServerContext* context,
@@ -58,11 +67,17 @@ class InferenceService final
   absl::StatusOr<PreparedRequest> Accept(const grpc::ByteBuffer& bytes,
                                          Ticket& ticket);
 
+  template <typename Request>
+  void GiveSeed(Request& request);
+
+  const std::optional<uint64_t> seed_;
+  std::atomic<uint64_t> seeds_given_{0};
   const ModelText& text_;
   Admission& admission_;
   ActiveRequests& active_;
   WorkerGroup& group_;
   const Clock& clock_;
+  LiveStreams live_;
 };
 
 }  // namespace phalanx

@@ -155,6 +155,10 @@ std::vector<std::string> GatewayArgs(const ServeOptions& options,
       "--workers",
       absl::StrJoin(workers, ",")};
   if (options.insecure_bind) args.push_back("--insecure-bind");
+  if (options.seed.has_value()) {
+    args.push_back("--seed");
+    args.push_back(absl::StrCat(*options.seed));
+  }
   return args;
 }
 
@@ -271,6 +275,9 @@ void AddServeFlags(CLI::App& verb, ServeOptions& o) {
                   "Threads of each rank; 0: the CPUs allowed / tp-size")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  verb.add_option("--seed", o.seed,
+                  "Seeds of requests that bring none follow from this, in "
+                  "order of arrival; drawn if not given");
   verb.add_flag("--insecure-bind", o.insecure_bind,
                 "Allow addresses that other hosts can reach, without TLS");
 }

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace phalanx {
@@ -21,6 +22,7 @@ struct ServeOptions {
   int64_t prefill_chunk = 512;
   int64_t kv_blocks = 0;
   int threads = 0;
+  std::optional<uint64_t> seed;
   bool insecure_bind = false;
 };
 

@@ -84,8 +84,7 @@ class LoggingOps final : public Ops {
     ops_.GdnGates(a, b, a_log, dt_bias, g, beta);
   }
   void GatedDelta(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta,
-                  const Sequences& sequences, Tensor state,
-                  Tensor y) override {
+                  const Sequences& sequences, Tensor state, Tensor y) override {
     ops_.GatedDelta(q, k, v, g, beta, sequences, state, y);
   }
 

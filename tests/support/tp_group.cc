@@ -94,10 +94,9 @@ absl::StatusOr<std::unique_ptr<TpGroup>> TpGroup::Create(
     ASSIGN_OR_RETURN(rank.backend, options.backends());
     ASSIGN_OR_RETURN(rank.weights, LoadWeights(checkpoint, group->config_,
                                                rank.local, *rank.backend));
-    ASSIGN_OR_RETURN(
-        rank.runner,
-        ModelRunner::Create(*rank.backend, group->config_, rank.local,
-                            rank.weights, group->limits_));
+    ASSIGN_OR_RETURN(rank.runner, ModelRunner::Create(
+                                      *rank.backend, group->config_, rank.local,
+                                      rank.weights, group->limits_));
   }
   group->Regroup();
   return group;
@@ -164,8 +163,8 @@ std::vector<float> Prefill(TpGroup& group, Lane& lane,
 }
 
 int32_t BestToken(std::span<const float> logits) {
-  return static_cast<int32_t>(
-      std::max_element(logits.begin(), logits.end()) - logits.begin());
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) -
+                              logits.begin());
 }
 
 LogitRows Continue(TpGroup& group, Lane& lane, std::span<const int32_t> prompt,

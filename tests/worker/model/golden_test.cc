@@ -181,7 +181,8 @@ std::vector<std::vector<double>> Subject::ReadCaches(int64_t tokens) {
   return caches;
 }
 
-// --- Comparison ---------------------------------------------------------------
+// --- Comparison
+// ---------------------------------------------------------------
 
 struct Difference {
   double error = 0;    // Sum of squares of the differences.
@@ -226,7 +227,14 @@ Greedy GreedyOf(const nlohmann::json& greedy, const std::string& prompt) {
   return {f32.at("tokens"), f32.at("margins")};
 }
 
-// --- Tests ---------------------------------------------------------------------
+Isa BestIsa() { return DetectCpu().avx512 ? Isa::kAvx512 : Isa::kPortable; }
+
+bool HasBf16Dot() {
+  return Supports(DetectCpu(), BestIsa(), KernelFamily::kBf16Dot);
+}
+
+// --- Tests
+// ---------------------------------------------------------------------
 
 class Golden : public testing::TestWithParam<const char*> {
  protected:
@@ -244,9 +252,9 @@ class Golden : public testing::TestWithParam<const char*> {
                           int64_t chunk) {
     const int64_t k = subject.config().num_experts_per_tok;
     for (int64_t i = 0; i < subject.config().num_layers(); ++i) {
-      const auto golden = f32_.Get(prompt.name + ".layers." +
-                                   std::to_string(i) + ".expert_ids")
-                              .ints();
+      const auto golden =
+          f32_.Get(prompt.name + ".layers." + std::to_string(i) + ".expert_ids")
+              .ints();
       for (size_t t = 0; t < prompt.ids.size(); ++t) {
         const auto first = golden.begin() + static_cast<int64_t>(t) * k;
         EXPECT_EQ(subject.Experts(i, static_cast<int64_t>(t), chunk),
@@ -255,6 +263,9 @@ class Golden : public testing::TestWithParam<const char*> {
       }
     }
   }
+
+  void ExpectNoWorseThanBf16(BackendFactory backends);
+  void ExpectGreedyTokens(BackendFactory backends);
 
   std::string model_;
   std::vector<Prompt> prompts_;
@@ -328,10 +339,10 @@ TEST_P(Golden, ReferenceChoosesEveryGreedyToken) {
   }
 }
 
-TEST_P(Golden, CpuIsNoWorseThanTheReferenceImplementationInBf16) {
+void Golden::ExpectNoWorseThanBf16(BackendFactory backends) {
   constexpr double kRmsFactor = 1.25;
   constexpr double kLargestFactor = 2.5;
-  Subject subject(model_, BestCpuBackends());
+  Subject subject(model_, backends);
   std::map<std::string, Difference> sums;
   std::map<std::string, double> largest;
   for (const Prompt& prompt : prompts_) {
@@ -357,19 +368,33 @@ TEST_P(Golden, CpuIsNoWorseThanTheReferenceImplementationInBf16) {
     EXPECT_LE(rms, kRmsFactor * hf) << name;
     // A served backend that rounds nothing would not be this one.
     EXPECT_GE(rms, hf / 10) << name;
-    EXPECT_LE(largest.at(name), kLargestFactor * bound.at("hf_max").get<double>())
+    EXPECT_LE(largest.at(name),
+              kLargestFactor * bound.at("hf_max").get<double>())
         << name;
     std::printf("%s %s: rms %.4f, %.2f of the reference implementation's\n",
                 model_.c_str(), name.c_str(), rms, rms / hf);
   }
 }
 
-TEST_P(Golden, CpuChoosesTheGreedyTokensWhereMarginsAllow) {
+TEST_P(Golden, CpuIsNoWorseThanTheReferenceImplementationInBf16) {
+  ExpectNoWorseThanBf16(CpuBackends(BestIsa(), KernelFamily::kFma));
+}
+
+TEST_P(Golden, Bf16DotIsNoWorseThanTheReferenceImplementationInBf16) {
+  if (!HasBf16Dot()) GTEST_SKIP() << "this processor has no vdpbf16ps";
+  ExpectNoWorseThanBf16(CpuBackends(Isa::kAvx512, KernelFamily::kBf16Dot));
+}
+
+// Where f32 leads by kSafeMargin the token must be the same. Else it may turn,
+// but rarely: bf16 in numpy turns up to 4 of a model's 288 tokens, none of them
+// with a margin above 0.52.
+void Golden::ExpectGreedyTokens(BackendFactory backends) {
   constexpr double kSafeMargin = 0.6;
   constexpr double kMayDiffer = 0.03;
-  Subject subject(model_, BestCpuBackends());
-  int64_t narrow = 0;
+  Subject subject(model_, backends);
+  int64_t steps = 0;
   int64_t differ = 0;
+  double widest = 0;
   for (const Prompt& prompt : prompts_) {
     const Greedy golden = GreedyOf(greedy_, prompt.name);
     const PromptRun run =
@@ -377,17 +402,28 @@ TEST_P(Golden, CpuChoosesTheGreedyTokensWhereMarginsAllow) {
                     std::span(golden.tokens).first(kGreedySteps - 1));
     for (int64_t i = 0; i < kGreedySteps; ++i) {
       const int32_t ours = BestToken(run.greedy_logits[i]);
-      if (golden.margins[i] >= kSafeMargin) {
-        EXPECT_EQ(ours, golden.tokens[i]) << prompt.name << " step " << i;
-        continue;
-      }
-      ++narrow;
-      differ += ours != golden.tokens[i];
+      ++steps;
+      if (ours == golden.tokens[i]) continue;
+      ++differ;
+      widest = std::max(widest, golden.margins[i]);
+      EXPECT_LT(golden.margins[i], kSafeMargin)
+          << prompt.name << " step " << i << " is " << ours;
     }
   }
   EXPECT_LE(static_cast<double>(differ),
-            kMayDiffer * static_cast<double>(narrow))
-      << differ << " of " << narrow;
+            kMayDiffer * static_cast<double>(steps));
+  std::printf("%s: %d of %d greedy tokens differ, the widest margin is %.2f\n",
+              model_.c_str(), static_cast<int>(differ), static_cast<int>(steps),
+              widest);
+}
+
+TEST_P(Golden, CpuChoosesTheGreedyTokensWhereMarginsAllow) {
+  ExpectGreedyTokens(CpuBackends(BestIsa(), KernelFamily::kFma));
+}
+
+TEST_P(Golden, Bf16DotChoosesTheGreedyTokensWhereMarginsAllow) {
+  if (!HasBf16Dot()) GTEST_SKIP() << "this processor has no vdpbf16ps";
+  ExpectGreedyTokens(CpuBackends(Isa::kAvx512, KernelFamily::kBf16Dot));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::Values("moe", "moe_text"),

@@ -50,7 +50,8 @@ std::vector<int32_t> Ids(int64_t count, int64_t vocab_size, int64_t start) {
   return ids;
 }
 
-// --- Kernels ------------------------------------------------------------------
+// --- Kernels
+// ------------------------------------------------------------------
 
 struct Kernels {
   Isa isa;
@@ -85,7 +86,8 @@ Lane LaneOf(int32_t slot) {
                            kMaxTokens);
 }
 
-// --- Equality -------------------------------------------------------------------
+// --- Equality
+// -------------------------------------------------------------------
 
 bool SameBits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() &&
@@ -138,8 +140,9 @@ class TensorParallel : public testing::TestWithParam<Model> {
   }
 
   void ExpectSameInEveryChunk(const Kernels& kernels, int tp_size,
+                              int64_t length,
                               std::initializer_list<int64_t> chunks) {
-    const std::vector<int32_t> prompt = Prompt(290);
+    const std::vector<int32_t> prompt = Prompt(length);
     auto group = MakeGroup(model(), tp_size, kernels);
     const LogitRows whole = ContinueFresh(*group, prompt, 512);
     for (const int64_t chunk : chunks)
@@ -148,14 +151,15 @@ class TensorParallel : public testing::TestWithParam<Model> {
   }
 };
 
-// --- Sizes ------------------------------------------------------------------------
+// --- Sizes
+// ------------------------------------------------------------------------
 
 TEST_P(TensorParallel, EverySizeGivesTheSameLogits) {
   ExpectSameAtEverySize(FmaKernels(), FmaKernels(), {1, 2, 3, 65, 290});
 }
 
 TEST_P(TensorParallel, EverySizeGivesTheSameLogitsInPortableCode) {
-  ExpectSameAtEverySize(kPortable, FmaKernels(), {3, 70});
+  ExpectSameAtEverySize(kPortable, FmaKernels(), {3, 40});
 }
 
 TEST_P(TensorParallel, EverySizeGivesTheSameLogitsWithBf16DotProducts) {
@@ -163,23 +167,24 @@ TEST_P(TensorParallel, EverySizeGivesTheSameLogitsWithBf16DotProducts) {
   ExpectSameAtEverySize(kBf16Dot, kBf16Dot, {1, 2, 3, 65, 290});
 }
 
-// --- Cuts ---------------------------------------------------------------------------
+// --- Cuts
+// ---------------------------------------------------------------------------
 
 TEST_P(TensorParallel, EveryPrefillChunkGivesTheSameLogitsOnOneRank) {
-  ExpectSameInEveryChunk(FmaKernels(), 1, {1, 7, 16, 64});
+  ExpectSameInEveryChunk(FmaKernels(), 1, 290, {1, 7, 16, 64});
 }
 
 TEST_P(TensorParallel, EveryPrefillChunkGivesTheSameLogitsOnTwoRanks) {
-  ExpectSameInEveryChunk(FmaKernels(), 2, {7, 16, 64});
+  ExpectSameInEveryChunk(FmaKernels(), 2, 290, {7, 16, 64});
 }
 
 TEST_P(TensorParallel, EveryPrefillChunkGivesTheSameLogitsInPortableCode) {
-  ExpectSameInEveryChunk(kPortable, 1, {7, 64});
+  ExpectSameInEveryChunk(kPortable, 1, 80, {7, 64});
 }
 
 TEST_P(TensorParallel, EveryPrefillChunkGivesTheSameLogitsWithBf16DotProducts) {
   if (!Runs(kBf16Dot)) GTEST_SKIP() << "this processor has no vdpbf16ps";
-  ExpectSameInEveryChunk(kBf16Dot, 1, {1, 7, 16, 64});
+  ExpectSameInEveryChunk(kBf16Dot, 1, 290, {1, 7, 16, 64});
 }
 
 TEST_P(TensorParallel, PrefillIsPrefillOfAllButOneTokenAndADecodeStep) {
@@ -190,14 +195,15 @@ TEST_P(TensorParallel, PrefillIsPrefillOfAllButOneTokenAndADecodeStep) {
     const auto expected = Prefill(*group, whole, prompt, 512);
     Lane cut = LaneOf(0);
     group->MustRun({cut.Take(std::span(prompt).first(length - 1), false)});
-    EXPECT_TRUE(SameBits(
-        group->MustRun({cut.Take(std::span(prompt).last(1), true)})[0],
-        expected))
+    EXPECT_TRUE(
+        SameBits(group->MustRun({cut.Take(std::span(prompt).last(1), true)})[0],
+                 expected))
         << length;
   }
 }
 
-// --- Neighbours ---------------------------------------------------------------------
+// --- Neighbours
+// ---------------------------------------------------------------------
 
 // Seven others of other lengths come and go in the same steps: some prefill
 // beside the first rows of ours, some decode beside its last ones.
@@ -269,7 +275,8 @@ TEST_P(TensorParallel, AnswersAreTheSameAloneAndBesideOthersAtEverySize) {
   }
 }
 
-// --- What a sequence finds ------------------------------------------------------------
+// --- What a sequence finds
+// ------------------------------------------------------------
 
 TEST_P(TensorParallel, TracesOfAnEarlierSequenceChangeNoLogits) {
   auto group = MakeGroup(model(), 2, FmaKernels());
@@ -295,7 +302,8 @@ INSTANTIATE_TEST_SUITE_P(Models, TensorParallel, testing::ValuesIn(kModels),
                                       : std::string(info.param.name);
                          });
 
-// --- What a size admits -----------------------------------------------------------------
+// --- What a size admits
+// -----------------------------------------------------------------
 
 TEST(TensorParallelSizes, NameTheFieldThatDoesNotDivide) {
   const struct {
@@ -320,7 +328,8 @@ TEST(TensorParallelSizes, NameTheFieldThatDoesNotDivide) {
   }
 }
 
-// --- What a rank holds --------------------------------------------------------------------
+// --- What a rank holds
+// --------------------------------------------------------------------
 
 // model_spec.md 4.2 and 5.1, for bf16 checkpoints. A_log and the gated norm may
 // be F32: `parameter_bytes` is what one of theirs takes.
@@ -352,9 +361,9 @@ Share ShareOf(const ModelConfig& c, int64_t rank, int64_t N,
   int64_t elements = (c.tie_word_embeddings ? 1 : 2) * owned * H + H;
   int64_t parameters = 0;
   for (const LayerKind kind : c.layer_types) {
-    elements += 2 * H;                           // Norms.
-    elements += (c.num_experts + 1) * H;         // Router and shared gate.
-    elements += 3 * Is * H;                      // Shared expert.
+    elements += 2 * H;                    // Norms.
+    elements += (c.num_experts + 1) * H;  // Router and shared gate.
+    elements += 3 * Is * H;               // Shared expert.
     share.experts += c.num_experts * 3 * I * H * 2;
     if (kind == LayerKind::kFullAttention) {
       elements += (2 * nq + 2 * nkv) * D * H + H * nq * D + 2 * D;
@@ -374,7 +383,8 @@ Share ShareOf(const ModelConfig& c, int64_t rank, int64_t N,
 
 TEST(TensorParallelShare, EveryRankHoldsItsShareAndNoMore) {
   for (const Model& model : kModels) {
-    const int64_t parameter_bytes = model.name == std::string("moe_text") ? 2 : 4;
+    const int64_t parameter_bytes =
+        model.name == std::string("moe_text") ? 2 : 4;
     for (const int tp_size : model.tp_sizes) {
       auto group = MakeGroup(model, tp_size, FmaKernels());
       for (int r = 0; r < tp_size; ++r) {
@@ -389,14 +399,14 @@ TEST(TensorParallelShare, EveryRankHoldsItsShareAndNoMore) {
                   group->limits().kv_blocks * share.kv_block);
         EXPECT_EQ(rank.runner->state_cache().bytes(),
                   group->limits().state_slots * share.state_slot);
-        // Held for real, padding of a 64-byte line aside.
-        EXPECT_NEAR(static_cast<double>(rank.backend->allocated_bytes(
-                        MemoryCategory::kKvCache)),
-                    static_cast<double>(rank.runner->kv_cache().bytes()), 64);
-        EXPECT_NEAR(static_cast<double>(rank.backend->allocated_bytes(
-                        MemoryCategory::kGdnState)),
-                    static_cast<double>(rank.runner->state_cache().bytes()),
-                    64);
+        // What is really held, but for padding to a page.
+        const auto held = [&](MemoryCategory category) {
+          return rank.backend->allocated_bytes(category);
+        };
+        EXPECT_LE(held(MemoryCategory::kKvCache),
+                  RoundUp(rank.runner->kv_cache().bytes(), 4096));
+        EXPECT_LE(held(MemoryCategory::kGdnState),
+                  RoundUp(rank.runner->state_cache().bytes(), 4096));
       }
     }
   }

@@ -1,0 +1,111 @@
+#ifndef PHALANX_TESTS_GATEWAY_API_GATEWAY_RIG_H_
+#define PHALANX_TESTS_GATEWAY_API_GATEWAY_RIG_H_
+
+// The public service of a gateway in front of one fake worker, and a client of
+// it in the same process.
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/clock.h"
+#include "common/mutex.h"
+#include "gateway/admission/admission.h"
+#include "gateway/api/active_requests.h"
+#include "gateway/api/inference_service.h"
+#include "gateway/router/worker_group.h"
+#include "inference.grpc.pb.h"
+#include "tests/gateway/router/fake_worker.h"
+
+namespace phalanx {
+
+// Something that happens once, on one thread, and is awaited on another.
+class Event {
+ public:
+  void Set() {
+    MutexLock lock(mutex_);
+    set_ = true;
+    changed_.SignalAll();
+  }
+  void Wait() {
+    MutexLock lock(mutex_);
+    changed_.Wait(mutex_,
+                  [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return set_; });
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  bool set_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+// One client's stream. In this process a message is under way until it is read,
+// so a client that does not read is as slow as can be.
+class ClientStream {
+ public:
+  ClientStream(v1::Inference::Stub& stub, const v1::GenerateRequest& request)
+      : reader_(stub.Generate(&context_, request)) {}
+  ClientStream(v1::Inference::Stub& stub, const v1::ChatRequest& request)
+      : reader_(stub.Chat(&context_, request)) {}
+
+  bool Read(v1::GenerateEvent& event) { return reader_->Read(&event); }
+  // All that comes from now on.
+  std::vector<v1::GenerateEvent> ReadAll();
+  // After the last event.
+  absl::Status End();
+  void GoAway() { context_.TryCancel(); }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<v1::GenerateEvent>> reader_;
+};
+
+// The content of all deltas, one after the other.
+std::string TextOf(const std::vector<v1::GenerateEvent>& events);
+std::vector<int32_t> IdsOf(const std::vector<v1::GenerateEvent>& events);
+
+class GatewayRig {
+ public:
+  // The worker starts with this status; the group is watched.
+  explicit GatewayRig(const v1::WorkerStatus& status,
+                      int64_t max_requests = 64);
+  ~GatewayRig();
+
+  FakeWorker& worker() { return *worker_; }
+  v1::Inference::Stub& stub() { return *stub_; }
+  Admission& admission() { return admission_; }
+  // Until the gateway has looked at the worker once.
+  void WaitUntilSeen() { seen_.Wait(); }
+
+  // A stream with this prompt.
+  std::unique_ptr<ClientStream> Generate(const v1::GenerateRequest& request);
+  std::unique_ptr<ClientStream> Generate(const std::string& id);
+  v1::CancelResponse Cancel(const v1::CancelRequest& request);
+
+ private:
+  const std::unique_ptr<Tokenizer> tokenizer_;
+  const std::unique_ptr<ChatTemplate> template_;
+  const ModelText text_;
+  SocketFolder folder_;
+  Event seen_;
+  MonotonicClock clock_;
+  Admission admission_;
+  ActiveRequests active_;
+  std::unique_ptr<FakeWorker> worker_;
+  std::unique_ptr<WorkerGroup> group_;
+  std::unique_ptr<InferenceService> service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::Inference::Stub> stub_;
+};
+
+// A request for the text "p" with this id.
+v1::GenerateRequest RequestOf(const std::string& id);
+
+// Writes one token after the other until nobody takes them.
+grpc::Status WriteUntilNobodyReads(FakeWorker::Writer& writer);
+
+}  // namespace phalanx
+
+#endif  // PHALANX_TESTS_GATEWAY_API_GATEWAY_RIG_H_
