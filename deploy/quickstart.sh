@@ -16,9 +16,11 @@ case "${1:-}" in
     exit 2
     ;;
 esac
+PHALANX="$REPOSITORY/build/release/bin/phalanx"
+# As the person who called this would type it.
+typed="${PHALANX#"$PWD/"}"
 . "$REPOSITORY/deploy/steps.sh"
 
-PHALANX="$REPOSITORY/build/release/bin/phalanx"
 QUESTION="What is 2 + 3?"
 START_SECONDS=120
 
@@ -58,10 +60,15 @@ if ! "$PHALANX" chat --address "$address" "$QUESTION"; then
   fail "Asking a question" "$log"
 fi
 
+if [ ! -t 1 ]; then  # Where it is one, chat has told the timings.
+  sed -n 's/.*"event":"request finished".*"completion_tokens":\([0-9]*\).*"ttft_seconds":\([0-9.e-]*\),"total_seconds":\([0-9.e-]*\).*/\1 \2 \3/p' \
+    "$log" | tail -n 1 | awk '{printf "(%d tokens; the first after %.1f ms, all after %.1f ms)\n", $1, 1000 * $2, 1000 * $3}'
+fi
+
 say "" "Next, in another terminal:" \
-  "  $PHALANX chat" \
-  "  $PHALANX generate --prompt 'Once upon a time' --max-tokens 60" \
-  "  $PHALANX status"
+  "  $typed chat" \
+  "  $typed generate --prompt 'Once upon a time' --max-tokens 60" \
+  "  $typed status"
 [ "$once" = yes ] && exit 0
 
 say "" "Serving until Ctrl-C. The log is $log"

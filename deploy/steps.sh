@@ -8,7 +8,8 @@ cd "$REPOSITORY" || exit 1
 # Seconds between two lines of progress where there is no terminal.
 QUIET_SECONDS=5
 
-say() { printf '%s\n' "$*"; }
+# One line an argument.
+say() { printf '%s\n' "$@"; }
 
 # fail STEP LOG: names the step, shows the end of its log, ends the script.
 fail() {

@@ -50,7 +50,7 @@ void AddLimits(CLI::App& app, WorkerConfig& config) {
       ->capture_default_str();
   app.add_option("--max-waiting", config.max_waiting,
                  "Requests in the queue beyond those")
-      ->check(CLI::Range(0, 1000000))
+      ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
   app.add_option("--max-model-len", config.max_model_len,
                  "Tokens of prompt and answer; 0: what the model allows")

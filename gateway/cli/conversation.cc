@@ -77,6 +77,8 @@ std::string PlainWords(const absl::Status& status, absl::string_view address) {
   if (absl::IsUnavailable(status))
     return absl::StrCat("no service answers at ", address,
                         "; start one with `phalanx serve`");
+  if (word.empty() && absl::IsNotFound(status))
+    return std::string(status.message());
   return Describe(status);
 }
 

@@ -37,8 +37,8 @@ LineEditor::LineEditor(FILE* out) : out_(out) {
   el_set(line_, EL_EDITOR, "emacs");
   // SIGTERM, SIGHUP and a new window size find the terminal as it was.
   el_set(line_, EL_SIGNAL, 1);
-  // While a line is edited Ctrl-C is a key, not a signal.
-  el_set(line_, EL_SETTY, "-d", "intr=", nullptr);
+  // While a line is edited Ctrl-C is a key, not a signal (-d: that mode alone).
+  el_set(line_, EL_SETTY, "-d", "-isig", nullptr);
   el_set(line_, EL_ADDFN, "drop-line", "Drop what was typed", OnInterrupt);
   el_set(line_, EL_BIND, "^C", "drop-line", nullptr);
 }

@@ -55,9 +55,9 @@ absl::StatusOr<std::string> DefaultModel() {
 class ChildTalk {
  public:
   void Take(const std::string& name, absl::string_view line) {
-    Relay(line);
-    const nlohmann::json entry = nlohmann::json::parse(
-        line.begin(), line.end(), nullptr, /*allow_exceptions=*/false);
+    const Entry entry = Entry::parse(line.begin(), line.end(), nullptr,
+                                     /*allow_exceptions=*/false);
+    Relay(name, line, entry);
     if (!entry.is_object()) {
       // A refused flag, or a CHECK: the first line says what, the rest more.
       errors_.try_emplace(name, std::string(line));
@@ -81,18 +81,30 @@ class ChildTalk {
   std::string admin_address;
 
  private:
-  static std::string Text(const nlohmann::json& entry, const char* key) {
+  using Entry = nlohmann::ordered_json;
+
+  static std::string Text(const Entry& entry, const char* key) {
     const auto found = entry.find(key);
     return found != entry.end() && found->is_string()
                ? found->get<std::string>()
                : "";
   }
 
-  // As it is: one JSON line an event, for whoever collects stderr.
-  static void Relay(absl::string_view line) {
-    const std::string whole = absl::StrCat(line, "\n");
+  // As it is, one JSON line an event, for whoever collects stderr; for a
+  // person at a terminal shorter.
+  static void Relay(const std::string& name, absl::string_view line,
+                    const Entry& entry) {
+    std::string text(line);
+    if (isatty(STDERR_FILENO) == 1 && entry.is_object()) {
+      text = absl::StrCat(name, ": ", Text(entry, "event"));
+      for (const auto& [key, value] : entry.items())
+        if (key != "time" && key != "module" && key != "event" &&
+            key != "rank" && !(key == "level" && value == "INFO"))
+          absl::StrAppend(&text, " ", key, "=", value.dump());
+    }
+    text.push_back('\n');
     [[maybe_unused]] const ssize_t n =
-        write(STDERR_FILENO, whole.data(), whole.size());
+        write(STDERR_FILENO, text.data(), text.size());
   }
 
   std::map<std::string, std::string> errors_;  // By child.
@@ -280,6 +292,12 @@ void AddServeFlags(CLI::App& verb, ServeOptions& o) {
                   "order of arrival; drawn if not given");
   verb.add_flag("--insecure-bind", o.insecure_bind,
                 "Allow addresses that other hosts can reach, without TLS");
+  verb.footer(
+      "Prints one line, `ready address=... `, once every rank has generated a "
+      "token;\nCtrl-C ends.\n"
+      "Examples:\n"
+      "  phalanx serve --tp-size 2\n"
+      "  phalanx serve --model DIR --address 127.0.0.1:8000 --max-running 64");
 }
 
 int RunServe(const ServeOptions& given) {

@@ -146,7 +146,7 @@ class Service:
             self.ready = self._wait_ready()
             self.processes()
         except BaseException:
-            self._surroundings.close()
+            self._close()
             raise
         self._channels = []
         self.inference = stubs.inference_rpc.InferenceStub(self.channel())
@@ -166,11 +166,17 @@ class Service:
         finally:
             if error:
                 print(self.log()[-4000:])
-            self._surroundings.close()
+            self._close()
+
+    def _close(self):
+        self._surroundings.close()
+        self.process.wait()
+        self._log.close()
 
     def _read(self):
-        for line in self.process.stdout:
-            self._lines.put(line)
+        with self.process.stdout:
+            for line in self.process.stdout:
+                self._lines.put(line)
         self._lines.put("")
 
     def _wait_ready(self):

@@ -135,8 +135,7 @@ absl::StatusOr<LogitRows> TpGroup::Run(const StepPlan& plan, Probe* probe) {
   return rows;
 }
 
-LogitRows TpGroup::MustRun(std::vector<PlannedSequence> sequences,
-                           Probe* probe) {
+LogitRows TpGroup::MustRun(std::vector<PlannedSequence> sequences) {
   StepPlan plan;
   plan.sequences = std::move(sequences);
   return Must(Run(plan, probe));

@@ -1,5 +1,6 @@
 #include "gateway/api/text_pipeline.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>

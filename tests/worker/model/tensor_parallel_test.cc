@@ -15,6 +15,7 @@
 #include "tests/support/golden_file.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/tp_group.h"
+#include "tests/worker/model/sum_recorder.h"
 
 namespace phalanx {
 namespace {
@@ -102,10 +103,42 @@ void ExpectSameBits(const LogitRows& ours, const LogitRows& theirs,
     ASSERT_TRUE(SameBits(ours[row], theirs[row])) << what << ", row " << row;
 }
 
-LogitRows ContinueFresh(TpGroup& group, std::span<const int32_t> prompt,
-                        int64_t chunk) {
-  Lane lane = LaneOf(0);
-  return Continue(group, lane, prompt, chunk, kDecodeSteps);
+// All that must not depend on how a sequence is run.
+struct Trace {
+  LogitRows logits;
+  std::vector<std::string> sums;  // See SumRecorder.
+};
+
+void ExpectSameTrace(const Trace& ours, const Trace& theirs,
+                     const std::string& what) {
+  ExpectSameBits(ours.logits, theirs.logits, what);
+  ASSERT_EQ(ours.sums.size(), theirs.sums.size()) << what;
+  for (size_t i = 0; i < ours.sums.size(); ++i)
+    EXPECT_TRUE(ours.sums[i] == theirs.sums[i])
+        << what << ", " << (i % 2 == 0 ? "mixer" : "mixture") << " of layer "
+        << i / 2;
+}
+
+Trace TraceOf(TpGroup& group, Lane lane, std::span<const int32_t> prompt,
+              int64_t chunk) {
+  std::vector<SumRecorder*> recorders;
+  for (int r = 0; r < group.size(); ++r) {
+    std::unique_ptr<Collective>& comm = group.rank(r).comm;
+    auto recorder = std::make_unique<SumRecorder>(
+        std::move(comm), 2 * group.config().num_layers());
+    recorders.push_back(recorder.get());
+    comm = std::move(recorder);
+  }
+  Trace trace;
+  trace.logits = Continue(group, lane, prompt, chunk, kDecodeSteps);
+  trace.sums = recorders[0]->rows();
+  for (int r = 0; r < group.size(); ++r)
+    group.rank(r).comm = recorders[r]->Release();
+  return trace;
+}
+
+Trace TraceOf(TpGroup& group, std::span<const int32_t> prompt, int64_t chunk) {
+  return TraceOf(group, LaneOf(0), prompt, chunk);
 }
 
 class TensorParallel : public testing::TestWithParam<Model> {
@@ -125,17 +158,16 @@ class TensorParallel : public testing::TestWithParam<Model> {
   // The same prompts at every size, against one rank with `twin`.
   void ExpectSameAtEverySize(const Kernels& kernels, const Kernels& twin,
                              std::initializer_list<int64_t> lengths) {
-    std::map<int64_t, LogitRows> alone;
+    std::map<int64_t, Trace> alone;
     auto single = MakeGroup(model(), 1, twin);
     for (const int64_t length : lengths)
-      alone[length] = ContinueFresh(*single, Prompt(length), 512);
+      alone[length] = TraceOf(*single, Prompt(length), 512);
     for (const int tp_size : model().tp_sizes) {
       auto group = MakeGroup(model(), tp_size, kernels);
       for (const int64_t length : lengths)
-        ExpectSameBits(ContinueFresh(*group, Prompt(length), 512),
-                       alone[length],
-                       "TP " + std::to_string(tp_size) + ", prompt of " +
-                           std::to_string(length));
+        ExpectSameTrace(TraceOf(*group, Prompt(length), 512), alone[length],
+                        "TP " + std::to_string(tp_size) + ", prompt of " +
+                            std::to_string(length));
     }
   }
 
@@ -144,10 +176,10 @@ class TensorParallel : public testing::TestWithParam<Model> {
                               std::initializer_list<int64_t> chunks) {
     const std::vector<int32_t> prompt = Prompt(length);
     auto group = MakeGroup(model(), tp_size, kernels);
-    const LogitRows whole = ContinueFresh(*group, prompt, 512);
+    const Trace whole = TraceOf(*group, prompt, 512);
     for (const int64_t chunk : chunks)
-      ExpectSameBits(ContinueFresh(*group, prompt, chunk), whole,
-                     "chunks of " + std::to_string(chunk));
+      ExpectSameTrace(TraceOf(*group, prompt, chunk), whole,
+                      "chunks of " + std::to_string(chunk));
   }
 };
 
@@ -212,7 +244,7 @@ TEST_P(TensorParallel, SevenNeighboursChangeNoLogits) {
   const std::vector<int32_t> prompt = Prompt(70);
   for (const int tp_size : {1, largest()}) {
     auto group = MakeGroup(model(), tp_size, FmaKernels(), kSequences);
-    const LogitRows alone = ContinueFresh(*group, prompt, 512);
+    const LogitRows alone = TraceOf(*group, prompt, 512).logits;
 
     std::vector<Lane> lanes;
     std::vector<std::vector<int32_t>> ids;
@@ -280,19 +312,19 @@ TEST_P(TensorParallel, AnswersAreTheSameAloneAndBesideOthersAtEverySize) {
 
 TEST_P(TensorParallel, TracesOfAnEarlierSequenceChangeNoLogits) {
   auto group = MakeGroup(model(), 2, FmaKernels());
-  const LogitRows fresh = ContinueFresh(*group, Prompt(40), 512);
-  ContinueFresh(*group, Prompt(300, 7), 512);
-  ExpectSameBits(ContinueFresh(*group, Prompt(40), 512), fresh,
-                 "after a longer one");
+  const Trace fresh = TraceOf(*group, Prompt(40), 512);
+  TraceOf(*group, Prompt(300, 7), 512);
+  ExpectSameTrace(TraceOf(*group, Prompt(40), 512), fresh,
+                  "after a longer one");
 }
 
 TEST_P(TensorParallel, TheOrderOfBlocksAndTheSlotChangeNoLogits) {
   auto group = MakeGroup(model(), 1, FmaKernels(), 2);
-  const LogitRows fresh = ContinueFresh(*group, Prompt(200), 64);
+  const Trace fresh = TraceOf(*group, Prompt(200), 64);
   Lane lane = LaneOf(1);
   lane.blocks = {8, 2, 9, 0, 5};
-  ExpectSameBits(Continue(*group, lane, Prompt(200), 64, kDecodeSteps), fresh,
-                 "slot 1 and blocks in any order");
+  ExpectSameTrace(TraceOf(*group, lane, Prompt(200), 64), fresh,
+                  "slot 1 and blocks in any order");
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, TensorParallel, testing::ValuesIn(kModels),

@@ -45,6 +45,10 @@ v1::WorkerGenerateRequest RequestOf(const std::string& id) {
   return request;
 }
 
+std::vector<Token> OneToken(int32_t id) {
+  return {{.id = id, .logprob = 0, .top = {}}};
+}
+
 class WorkerServiceTest : public testing::Test {
  protected:
   // A client's stream. In this process a write completes only when it is read.
@@ -134,7 +138,7 @@ TEST_F(WorkerServiceTest, NeverMakesTheEngineWaitForASlowClient) {
   Stream stream(*stub_, RequestOf("a"));
   TokenSink* sink = Take();
   sink->Admitted(0, 0);
-  for (int32_t i = 0; i < 20'000; ++i) sink->Push({{.id = i % 300}});
+  for (int32_t i = 0; i < 20'000; ++i) sink->Push(OneToken(i % 300));
   Ended("a");
   sink->Finish(FinishReason::kLength, 0);
   v1::WorkerGenerateEvent event;
@@ -150,7 +154,7 @@ TEST_F(WorkerServiceTest, GathersTokensInOneMessageWhileAWriteIsInFlight) {
   Stream stream(*stub_, RequestOf("a"));
   TokenSink* sink = Take();
   sink->Admitted(0, 0);
-  for (int32_t id = 0; id < 10; ++id) sink->Push({{.id = id}});
+  for (int32_t id = 0; id < 10; ++id) sink->Push(OneToken(id));
   Ended("a");
   sink->Finish(FinishReason::kLength, 0);
   v1::WorkerGenerateEvent event;
@@ -191,7 +195,7 @@ TEST_F(WorkerServiceTest, EndsWithTheErrorTheEngineGave) {
   Stream stream(*stub_, RequestOf("a"));
   TokenSink* sink = Take();
   sink->Admitted(0, 0);
-  sink->Push({{.id = 1}});
+  sink->Push(OneToken(1));
   Ended("a");
   sink->Close(ReasonedError(absl::StatusCode::kUnavailable, "GROUP_LOST",
                             "rank 1 is gone", {{"rank", "1"}}));
@@ -214,7 +218,7 @@ TEST_F(WorkerServiceTest, TellsTheEngineWhenTheClientGoesAway) {
   EXPECT_FALSE(sink->cancelled());
   stream.context.TryCancel();
   while (!sink->cancelled()) std::this_thread::yield();
-  sink->Push({{.id = 1}});  // Of the step that was under way.
+  sink->Push(OneToken(1));  // Of the step that was under way.
   Ended("a");
   sink->Close(ReasonedError(absl::StatusCode::kCancelled, "CLIENT", "gone"));
   EXPECT_TRUE(absl::IsCancelled(stream.End()));

@@ -1,0 +1,310 @@
+// The program as a person types it.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/reason.h"
+#include "tests/gateway/cli/fake_gateway.h"
+#include "tests/support/status_matchers.h"
+
+namespace phalanx {
+namespace {
+
+using testing::HasSubstr;
+
+// One program, its input given, its output read to the end.
+struct Outcome {
+  int code = -1;
+  std::string out;
+  std::string err;
+};
+
+class Program {
+ public:
+  Program(const std::string& name, std::vector<std::string> args,
+          const std::string& input = "") {
+    int in[2], out[2], err[2];
+    for (int* ends : {in, out, err}) EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    const std::string path = absl::StrCat(PROGRAM_DIR, "/", name);
+    std::vector<char*> argv = {const_cast<char*>(path.c_str())};
+    for (std::string& arg : args) argv.push_back(arg.data());
+    argv.push_back(nullptr);
+    pid_ = fork();
+    if (pid_ == 0) {
+      dup2(in[0], 0);
+      dup2(out[1], 1);
+      dup2(err[1], 2);
+      execv(argv[0], argv.data());
+      _exit(126);
+    }
+    for (const int fd : {in[0], out[1], err[1]}) close(fd);
+    EXPECT_EQ(write(in[1], input.data(), input.size()),
+              static_cast<ssize_t>(input.size()));
+    close(in[1]);
+    out_ = out[0];
+    err_ = err[0];
+  }
+
+  // Waits until `text` has come on stdout.
+  void WaitFor(const std::string& text) {
+    char c;
+    while (outcome_.out.find(text) == std::string::npos &&
+           read(out_, &c, 1) == 1)
+      outcome_.out.push_back(c);
+  }
+
+  void Signal(int number) { kill(pid_, number); }
+
+  Outcome End() {
+    ReadAll(out_, outcome_.out);
+    ReadAll(err_, outcome_.err);
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    outcome_.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return outcome_;
+  }
+
+ private:
+  static void ReadAll(int fd, std::string& text) {
+    char chunk[4096];
+    for (ssize_t n; (n = read(fd, chunk, sizeof(chunk))) > 0;)
+      text.append(chunk, n);
+    close(fd);
+  }
+
+  pid_t pid_ = -1;
+  int out_ = -1;
+  int err_ = -1;
+  Outcome outcome_;
+};
+
+Outcome Run(const std::string& name, std::vector<std::string> args,
+            const std::string& input = "") {
+  return Program(name, std::move(args), input).End();
+}
+
+// Flags.
+
+class EveryProgram : public testing::TestWithParam<const char*> {};
+
+TEST_P(EveryProgram, TellsItsVersion) {
+  const Outcome outcome = Run(GetParam(), {"--version"});
+
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.out, HasSubstr("0.1.0"));
+}
+
+TEST_P(EveryProgram, HasHelp) {
+  const Outcome outcome = Run(GetParam(), {"--help"});
+
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.out, HasSubstr("Usage:"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Flags, EveryProgram,
+                         testing::Values("phalanx", "phalanx-gateway",
+                                         "phalanx-worker"));
+
+struct Refusal {
+  std::vector<std::string> args;  // The program first.
+  std::string says;
+};
+
+class RefusedFlags : public testing::TestWithParam<Refusal> {};
+
+TEST_P(RefusedFlags, AreNamedWithValueAndLimit) {
+  std::vector<std::string> args = GetParam().args;
+  const std::string program = args.front();
+  args.erase(args.begin());
+
+  const Outcome outcome = Run(program, args);
+
+  EXPECT_GT(outcome.code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr(GetParam().says));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Flags, RefusedFlags,
+    testing::Values(
+        Refusal{{"phalanx"}, "subcommand is required"},
+        Refusal{{"phalanx", "serve", "--bogus"}, "--bogus"},
+        Refusal{{"phalanx", "serve", "--tp-size", "3"}, "--tp-size: 3 not in"},
+        Refusal{{"phalanx", "serve", "--max-running", "0"}, "--max-running"},
+        Refusal{{"phalanx", "chat", "--temperature", "-1", "hi"},
+                "--temperature: value -1 is not in [0, 100]"},
+        Refusal{{"phalanx", "generate"}, "--prompt"},
+        Refusal{{"phalanx", "generate", "--prompt", "a", "--token-ids", "1"},
+                "--token-ids"},
+        Refusal{{"phalanx", "generate", "--prompt", "a", "--top-p", "0"},
+                "--top-p: value 0 is not in (0, 1]"},
+        Refusal{{"phalanx", "generate", "--prompt", "a", "--top-p", "nan"},
+                "--top-p: value nan is not in (0, 1]"},
+        Refusal{{"phalanx", "generate", "--prompt", "a", "--logprobs", "21"},
+                "--logprobs"},
+        Refusal{{"phalanx", "generate", "--prompt", "a", "--max-tokens", "0"},
+                "--max-tokens"},
+        Refusal{{"phalanx", "generate", "--token-ids", "1,-2"}, "--token-ids"},
+        Refusal{{"phalanx", "generate", "--prompt", "a", "--seed", "x"},
+                "--seed"},
+        Refusal{{"phalanx-gateway", "--bogus"}, "--bogus"},
+        Refusal{{"phalanx-worker", "--bogus"}, "--bogus"}));
+
+// Verbs, against a service that plays a script.
+
+TEST(Generate, PrintsTheTextAndALineEnd) {
+  FakeGateway gateway;
+  gateway.Say(v1::CHANNEL_CONTENT, "fi");
+  gateway.Say(v1::CHANNEL_CONTENT, "ve");
+
+  const Outcome outcome = Run("phalanx", {"generate", "--address",
+                                          gateway.address, "--prompt", "2+3="});
+
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.out, "five\n");
+  EXPECT_EQ(gateway.generated.text(), "2+3=");
+}
+
+TEST(Generate, PrintsIdsWhereTheModelHasNoText) {
+  FakeGateway gateway;
+  gateway.has_tokenizer = false;
+  gateway.Say(v1::CHANNEL_CONTENT, "");
+  gateway.Say(v1::CHANNEL_CONTENT, "");
+
+  const Outcome outcome =
+      Run("phalanx",
+          {"generate", "--address", gateway.address, "--token-ids", "7,8"});
+
+  EXPECT_EQ(outcome.out, "1,2\n");
+  EXPECT_THAT(gateway.generated.token_ids().ids(), testing::ElementsAre(7, 8));
+}
+
+TEST(Generate, PrintsOneJsonObjectPerEvent) {
+  FakeGateway gateway;
+  gateway.Say(v1::CHANNEL_CONTENT, "five");
+  gateway.script.emplace_back().mutable_summary()->set_completion_tokens(1);
+
+  const Outcome outcome =
+      Run("phalanx", {"generate", "--address", gateway.address, "--prompt",
+                      "2+3=", "--logprobs", "2", "--json"});
+
+  const size_t end = outcome.out.find('\n');
+  const auto first = nlohmann::json::parse(outcome.out.substr(0, end));
+  const auto second = nlohmann::json::parse(outcome.out.substr(end + 1));
+  EXPECT_EQ(first["delta"]["text"], "five");
+  EXPECT_EQ(second["summary"]["completion_tokens"], "1");
+  EXPECT_EQ(gateway.generated.output().top_n(), 2);
+}
+
+TEST(Generate, ReadsAPromptFromStandardInput) {
+  FakeGateway gateway;
+
+  Run("phalanx",
+      {"generate", "--address", gateway.address, "--prompt-file", "-"}, "2+3=");
+
+  EXPECT_EQ(gateway.generated.text(), "2+3=");
+}
+
+TEST(Generate, NamesAPromptFileThatIsNotThere) {
+  const Outcome outcome = Run("phalanx", {"generate", "--address", "h:1",
+                                          "--prompt-file", "/nowhere/p.txt"});
+
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("--prompt-file is /nowhere/p.txt"));
+}
+
+TEST(Generate, TellsARefusalWithItsReason) {
+  FakeGateway gateway;
+  gateway.end = ReasonedError(absl::StatusCode::kInvalidArgument, "BAD_FIELD",
+                              "n is 2; must be 1");
+
+  const Outcome outcome = Run(
+      "phalanx", {"generate", "--address", gateway.address, "--prompt", "a"});
+
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_EQ(outcome.err,
+            "phalanx generate: INVALID_ARGUMENT/BAD_FIELD: n is 2; must be "
+            "1\n");
+}
+
+TEST(Generate, EndsWith130AtCtrlC) {
+  FakeGateway gateway;
+  gateway.Say(v1::CHANNEL_CONTENT, "five");
+  gateway.holds = true;
+  Program program("phalanx", {"generate", "--address", gateway.address,
+                              "--prompt", "2+3="});
+  program.WaitFor("five");
+
+  program.Signal(SIGINT);
+
+  EXPECT_EQ(program.End().code, 130);
+}
+
+TEST(Chat, AnswersOneMessage) {
+  FakeGateway gateway;
+  gateway.Say(v1::CHANNEL_REASONING, "hm");
+  gateway.Say(v1::CHANNEL_CONTENT, "five");
+
+  const Outcome outcome =
+      Run("phalanx", {"chat", "--address", gateway.address, "--system",
+                      "Be brief", "--no-thinking", "2 + 3?"});
+
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.out, "hm\n\nfive\n");
+  const v1::ChatRequest& asked = gateway.chats.at(0);
+  EXPECT_EQ(asked.messages(0).role(), "system");
+  EXPECT_TRUE(asked.reasoning().has_enabled());
+  EXPECT_FALSE(asked.reasoning().enabled());
+}
+
+TEST(Chat, AnswersEachLineOfStandardInput) {
+  FakeGateway gateway;
+  gateway.Say(v1::CHANNEL_CONTENT, "five");
+
+  const Outcome outcome = Run("phalanx", {"chat", "--address", gateway.address},
+                              "2 + 3?\n\n3 + 2?");
+
+  EXPECT_EQ(outcome.out, "five\nfive\n");
+  EXPECT_EQ(gateway.chats.at(1).messages_size(), 3);
+}
+
+TEST(Chat, SaysInPlainWordsThatNobodyAnswers) {
+  const Outcome outcome =
+      Run("phalanx", {"chat", "--address", "127.0.0.1:1", "hello"});
+
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_EQ(outcome.err,
+            "phalanx chat: no service answers at 127.0.0.1:1; start one with "
+            "`phalanx serve`\n");
+}
+
+TEST(Chat, EndsWith130AtCtrlCOffATerminal) {
+  FakeGateway gateway;
+  gateway.Say(v1::CHANNEL_CONTENT, "five");
+  gateway.holds = true;
+  Program program("phalanx", {"chat", "--address", gateway.address, "2 + 3?"});
+  program.WaitFor("five");
+
+  program.Signal(SIGINT);
+
+  EXPECT_EQ(program.End().code, 130);
+}
+
+TEST(Status, IsOneJsonObjectForPrograms) {
+  FakeGateway gateway;
+
+  const Outcome outcome =
+      Run("phalanx", {"status", "--address", gateway.address, "--json"});
+
+  EXPECT_EQ(nlohmann::json::parse(outcome.out)["state"], "ready");
+}
+
+}  // namespace
+}  // namespace phalanx

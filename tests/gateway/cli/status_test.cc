@@ -1,0 +1,58 @@
+#include "gateway/cli/status.h"
+
+#include "tests/support/status_matchers.h"
+
+namespace phalanx {
+namespace {
+
+using testing::HasSubstr;
+
+v1::GetStatusResponse TwoRanks() {
+  v1::GetStatusResponse status;
+  status.set_version("0.1.0");
+  status.set_model("m");
+  status.set_state("ready");
+  v1::GroupStatus& group = *status.add_groups();
+  group.set_name("0");
+  group.set_state("forming");
+  group.set_epoch(3);
+  v1::RankStatus& alive = *group.add_ranks();
+  alive.set_reachable(true);
+  v1::WorkerStatus& worker = *alive.mutable_worker();
+  worker.set_state(v1::RANK_STATE_READY);
+  worker.set_kv_blocks_used(3);
+  worker.set_kv_blocks_total(64);
+  v1::MemoryUse& use = *worker.add_memory();
+  use.set_category("experts");
+  use.set_bytes(3 << 19);
+  v1::RankStatus& lost = *group.add_ranks();
+  lost.set_address("unix:r1");
+  lost.set_error("no such socket");
+  return status;
+}
+
+TEST(StatusText, NamesTheGatewayAndTheGroup) {
+  const std::string text = StatusText(TwoRanks());
+
+  EXPECT_THAT(text, HasSubstr("gateway 0.1.0  ready  model m"));
+  EXPECT_THAT(text, HasSubstr("group 0  forming  epoch 3  ranks 2"));
+}
+
+TEST(StatusText, ShowsWhatARankUsesOfWhatItHas) {
+  const std::string text = StatusText(TwoRanks());
+
+  EXPECT_THAT(text, HasSubstr("3/64"));
+  EXPECT_THAT(text, HasSubstr("1.5 MiB"));
+}
+
+TEST(StatusText, SaysWhyARankIsUnreachable) {
+  EXPECT_THAT(StatusText(TwoRanks()),
+              HasSubstr("rank 1 at unix:r1: no such socket"));
+}
+
+TEST(StatusText, TakesAServiceWithoutGroups) {
+  EXPECT_THAT(StatusText(v1::GetStatusResponse()), HasSubstr("gateway"));
+}
+
+}  // namespace
+}  // namespace phalanx
