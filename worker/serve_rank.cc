@@ -75,8 +75,10 @@ absl::Status ServeLeader(GroupLeader& leader, Membership& membership,
         {.kv_blocks = group->kv_blocks, .state_slots = group->state_slots});
     membership.SetActive(nullptr);
     if (!status.ok()) {
-      LogError("group", "lost",
-               {{"epoch", group->epoch}, {"cause", status.message()}});
+      // On the way out the others may simply have gone first.
+      if (!stop.load())
+        LogError("group", "lost",
+                 {{"epoch", group->epoch}, {"cause", status.message()}});
       group->collective->Abort(status);
     }
     if (Fatal(status)) return status;

@@ -109,7 +109,7 @@ std::optional<std::string> ReadLine(std::istream& in) {
 int AnswerOne(Conversation& conversation, const std::string& question,
               const std::string& address) {
   const absl::Status status = AskAndShow(conversation, question);
-  if (absl::IsCancelled(status)) return kInterruptedExitCode;
+  if (conversation.cancelled()) return kInterruptedExitCode;
   return status.ok() ? 0 : Tell(status, address);
 }
 
@@ -147,7 +147,7 @@ int Converse(Conversation& conversation, const std::string& address) {
       continue;
     }
     const absl::Status status = AskAndShow(conversation, *line);
-    if (absl::IsCancelled(status))
+    if (conversation.cancelled())
       std::fputs("(stopped)\n", screen);
     else if (!status.ok())
       Tell(status, address);

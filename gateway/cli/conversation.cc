@@ -25,6 +25,7 @@ absl::Status Conversation::Ask(
   {
     MutexLock lock(mutex_);
     running_ = &context;
+    cancelled_ = false;
   }
   v1::ChatMessage answer;
   answer.set_role("assistant");
@@ -54,7 +55,13 @@ bool Conversation::Cancel() {
   MutexLock lock(mutex_);
   if (running_ == nullptr) return false;
   running_->TryCancel();
+  cancelled_ = true;
   return true;
+}
+
+bool Conversation::cancelled() const {
+  MutexLock lock(mutex_);
+  return cancelled_;
 }
 
 void Conversation::StartOver() {
@@ -74,6 +81,8 @@ std::string PlainWords(const absl::Status& status, absl::string_view address) {
     return "the service is being stopped; start it again with `phalanx serve`";
   if (word == "QUEUE_FULL")
     return "the service has too many requests already; ask again in a moment";
+  if (word.empty() && absl::IsCancelled(status))
+    return "the service ended the answer; it may be being stopped";
   if (absl::IsUnavailable(status))
     return absl::StrCat("no service answers at ", address,
                         "; start one with `phalanx serve`");

@@ -22,12 +22,16 @@ class Conversation {
 
   // Puts the question and hands on each event of the answer. Both are kept for
   // the next question if any of the answer itself came, cut short or not;
-  // otherwise it is as if it had not been asked. CANCELLED after Cancel.
+  // otherwise it is as if it had not been asked. CANCELLED after Cancel, and
+  // from a service that is being stopped.
   absl::Status Ask(const std::string& question,
                    const std::function<void(const v1::GenerateEvent&)>& show);
 
   // Ends the answer that is coming. False if none is. Any thread.
   bool Cancel();
+
+  // Was it Cancel that ended the last answer?
+  bool cancelled() const;
 
   // Forgets what was said.
   void StartOver();
@@ -38,8 +42,9 @@ class Conversation {
   v1::Inference::StubInterface& stub_;
   const int first_messages_;
   v1::ChatRequest request_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   grpc::ClientContext* running_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // What a status means to a person who talks to the service at `address`, and

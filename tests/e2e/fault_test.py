@@ -88,6 +88,21 @@ class FaultTest(unittest.TestCase):
             ranks = lambda: [r.worker for r in service.status().groups[0].ranks]  # noqa: E731
             until(lambda: all(r.kv_blocks_used == 0 for r in ranks()), 10, "blocks are free")
 
+    def test_the_third_death_within_a_minute_starts_all_anew(self):
+        with Service(tp_size=2) as service:
+            answer = ask(service)
+            for role in ("rank 1", "rank 0", "rank 1"):
+                before = service.processes()
+                epoch = service.wait_serving()
+                service.kill(role)
+                service.wait_serving(above_epoch=epoch)
+
+            after = service.processes()
+            self.assertEqual(after.keys(), before.keys())
+            unchanged = {role for role in after if after[role] == before[role]}
+            self.assertEqual(unchanged, {"serve"})
+            self.assertEqual(ask(service), answer)
+
     def test_nothing_is_left_when_the_parent_is_killed(self):
         with Service(tp_size=2) as service:
             stream = service.inference.Generate(long_request(), timeout=CALL_SECONDS)

@@ -44,7 +44,8 @@ class Surroundings:
     by which every process that descends from it is found."""
 
     def __init__(self):
-        self.runtime = tempfile.mkdtemp(prefix="phalanx-e2e-")
+        # Short, whatever TMPDIR is: the path of a socket is limited.
+        self.runtime = tempfile.mkdtemp(prefix="phalanx-e2e-", dir="/tmp")
         self._mark = f"PHALANX_E2E_MARK={uuid.uuid4()}"
         self._seen = set()
 

@@ -135,7 +135,8 @@ absl::StatusOr<LogitRows> TpGroup::Run(const StepPlan& plan, Probe* probe) {
   return rows;
 }
 
-LogitRows TpGroup::MustRun(std::vector<PlannedSequence> sequences) {
+LogitRows TpGroup::MustRun(std::vector<PlannedSequence> sequences,
+                           Probe* probe) {
   StepPlan plan;
   plan.sequences = std::move(sequences);
   return Must(Run(plan, probe));

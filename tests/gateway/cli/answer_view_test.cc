@@ -13,9 +13,10 @@ v1::Delta Piece(v1::Channel channel, const std::string& text) {
 }
 
 std::string Show(AnswerView view) {
-  return view.Add(Piece(v1::CHANNEL_REASONING, "\nhm")) +
-         view.Add(Piece(v1::CHANNEL_CONTENT, "\n\n")) +
-         view.Add(Piece(v1::CHANNEL_CONTENT, "five")) + view.End();
+  std::string shown = view.Add(Piece(v1::CHANNEL_REASONING, "\nhm"));
+  shown += view.Add(Piece(v1::CHANNEL_CONTENT, "\n\n"));
+  shown += view.Add(Piece(v1::CHANNEL_CONTENT, "five"));
+  return shown + view.End();
 }
 
 TEST(AnswerView, DimsTheReasoningOnATerminal) {

@@ -74,6 +74,15 @@ TEST_F(ConversationTest, KeepsWhatCameBeforeItWasCancelled) {
   EXPECT_EQ(conversation_.request().messages(1).content(), "five");
 }
 
+TEST_F(ConversationTest, KnowsWhetherItWasCancelledFromHere) {
+  gateway_.end = absl::CancelledError("stopping");
+
+  const absl::Status status = conversation_.Ask("2 + 3?", Ignore);
+
+  EXPECT_TRUE(absl::IsCancelled(status));
+  EXPECT_FALSE(conversation_.cancelled());
+}
+
 TEST_F(ConversationTest, HasNothingToCancelBetweenAnswers) {
   ASSERT_OK(conversation_.Ask("2 + 3?", Ignore));
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "common/reason.h"
 #include "tests/support/golden_file.h"
 #include "tests/support/status_matchers.h"
@@ -55,8 +57,7 @@ class EngineTest : public testing::Test {
   EngineGroup group_;
 };
 
-// --- Answers
-// ------------------------------------------------------------------
+// --- Answers ---------------------------------------------------------------
 
 class Answers : public testing::TestWithParam<int> {};
 
@@ -155,8 +156,7 @@ TEST_F(EngineTest, MoreRequestsThanSlotsAllFinish) {
   EXPECT_EQ(group_.board().Read().counts.state_slots_used, 0);
 }
 
-// --- Cancellation
-// ---------------------------------------------------------------
+// --- Cancellation ----------------------------------------------------------
 
 TEST_F(EngineTest, AReaderThatLeavesGetsNoFurtherToken) {
   Serve();
@@ -199,8 +199,7 @@ TEST_F(EngineTest, CancellingOneLeavesItsNeighbourAlone) {
   EXPECT_EQ(leaver.Wait().error.code(), absl::StatusCode::kCancelled);
 }
 
-// --- The end of a group
-// -----------------------------------------------------------
+// --- The end of a group ----------------------------------------------------
 
 TEST_F(EngineTest, StopEndsEveryRankWithOk) {
   Serve();

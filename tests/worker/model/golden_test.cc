@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <set>
 
@@ -21,7 +22,7 @@ namespace {
 constexpr int64_t kMaxTokens = 320;
 constexpr int64_t kGreedySteps = 32;
 
-// --- What one prompt does in our model --------------------------------------
+// --- What one prompt does in our model -------------------------------------
 
 // Tensors by name, rows of all steps below each other.
 class RowCollector final : public Probe {
@@ -181,8 +182,7 @@ std::vector<std::vector<double>> Subject::ReadCaches(int64_t tokens) {
   return caches;
 }
 
-// --- Comparison
-// ---------------------------------------------------------------
+// --- Comparison ------------------------------------------------------------
 
 struct Difference {
   double error = 0;    // Sum of squares of the differences.
@@ -233,8 +233,7 @@ bool HasBf16Dot() {
   return Supports(DetectCpu(), BestIsa(), KernelFamily::kBf16Dot);
 }
 
-// --- Tests
-// ---------------------------------------------------------------------
+// --- Tests -----------------------------------------------------------------
 
 class Golden : public testing::TestWithParam<const char*> {
  protected:

@@ -4,15 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
-#include <numeric>
 #include <ostream>
 
 #include "common/units.h"
 #include "kernels/cpu/isa.h"
 #include "tests/support/generate.h"
-#include "tests/support/golden_file.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/tp_group.h"
 #include "tests/worker/model/sum_recorder.h"
@@ -51,8 +50,7 @@ std::vector<int32_t> Ids(int64_t count, int64_t vocab_size, int64_t start) {
   return ids;
 }
 
-// --- Kernels
-// ------------------------------------------------------------------
+// --- Kernels ---------------------------------------------------------------
 
 struct Kernels {
   Isa isa;
@@ -87,8 +85,7 @@ Lane LaneOf(int32_t slot) {
                            kMaxTokens);
 }
 
-// --- Equality
-// -------------------------------------------------------------------
+// --- Equality --------------------------------------------------------------
 
 bool SameBits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() &&
@@ -119,21 +116,36 @@ void ExpectSameTrace(const Trace& ours, const Trace& theirs,
         << i / 2;
 }
 
+// While it lives, the sums of a group are written down.
+class Recording {
+ public:
+  explicit Recording(TpGroup& group) : group_(group) {
+    for (int r = 0; r < group.size(); ++r) {
+      std::unique_ptr<Collective>& comm = group.rank(r).comm;
+      auto recorder = std::make_unique<SumRecorder>(
+          std::move(comm), 2 * group.config().num_layers());
+      recorders_.push_back(recorder.get());
+      comm = std::move(recorder);
+    }
+  }
+  ~Recording() {
+    for (int r = 0; r < group_.size(); ++r)
+      group_.rank(r).comm = recorders_[r]->Release();
+  }
+
+  const std::vector<std::string>& sums() const { return recorders_[0]->rows(); }
+
+ private:
+  TpGroup& group_;
+  std::vector<SumRecorder*> recorders_;
+};
+
 Trace TraceOf(TpGroup& group, Lane lane, std::span<const int32_t> prompt,
               int64_t chunk) {
-  std::vector<SumRecorder*> recorders;
-  for (int r = 0; r < group.size(); ++r) {
-    std::unique_ptr<Collective>& comm = group.rank(r).comm;
-    auto recorder = std::make_unique<SumRecorder>(
-        std::move(comm), 2 * group.config().num_layers());
-    recorders.push_back(recorder.get());
-    comm = std::move(recorder);
-  }
+  const Recording recording(group);
   Trace trace;
   trace.logits = Continue(group, lane, prompt, chunk, kDecodeSteps);
-  trace.sums = recorders[0]->rows();
-  for (int r = 0; r < group.size(); ++r)
-    group.rank(r).comm = recorders[r]->Release();
+  trace.sums = recording.sums();
   return trace;
 }
 
@@ -183,8 +195,7 @@ class TensorParallel : public testing::TestWithParam<Model> {
   }
 };
 
-// --- Sizes
-// ------------------------------------------------------------------------
+// --- Sizes -----------------------------------------------------------------
 
 TEST_P(TensorParallel, EverySizeGivesTheSameLogits) {
   ExpectSameAtEverySize(FmaKernels(), FmaKernels(), {1, 2, 3, 65, 290});
@@ -199,8 +210,7 @@ TEST_P(TensorParallel, EverySizeGivesTheSameLogitsWithBf16DotProducts) {
   ExpectSameAtEverySize(kBf16Dot, kBf16Dot, {1, 2, 3, 65, 290});
 }
 
-// --- Cuts
-// ---------------------------------------------------------------------------
+// --- Cuts ------------------------------------------------------------------
 
 TEST_P(TensorParallel, EveryPrefillChunkGivesTheSameLogitsOnOneRank) {
   ExpectSameInEveryChunk(FmaKernels(), 1, 290, {1, 7, 16, 64});
@@ -234,42 +244,77 @@ TEST_P(TensorParallel, PrefillIsPrefillOfAllButOneTokenAndADecodeStep) {
   }
 }
 
-// --- Neighbours
-// ---------------------------------------------------------------------
+// --- Neighbours ------------------------------------------------------------
 
-// Seven others of other lengths come and go in the same steps: some prefill
-// beside the first rows of ours, some decode beside its last ones.
+// Seven others of other lengths in the same steps: some prefill beside the
+// first rows of ours, some decode beside its last ones.
+class Crowd {
+ public:
+  static constexpr int kOurs = 3;
+
+  Crowd(TpGroup& group, std::vector<std::vector<int32_t>> prompts)
+      : group_(group), ids_(std::move(prompts)) {
+    ours_.sums.resize(2 * group.config().num_layers());
+    for (size_t i = 0; i < ids_.size(); ++i)
+      lanes_.push_back(LaneOf(static_cast<int32_t>(i)));
+  }
+
+  // Prefills in chunks of 16 rows, until ours has decoded enough.
+  Trace Run() {
+    const int64_t prompt = static_cast<int64_t>(ids_[kOurs].size());
+    const Recording recording(group_);
+    while (static_cast<int64_t>(ours_.logits.size()) <= kDecodeSteps) {
+      std::vector<PlannedSequence> step;
+      for (size_t i = 0; i < ids_.size(); ++i) {
+        const auto rest = std::span(ids_[i]).subspan(lanes_[i].past);
+        step.push_back(lanes_[i].Take(
+            rest.first(std::min<size_t>(kChunk, rest.size())), true));
+      }
+      const LogitRows rows = group_.MustRun(step);
+      KeepOurSums(step, recording.sums());
+      if (lanes_[kOurs].past >= prompt) ours_.logits.push_back(rows[kOurs]);
+      for (size_t i = 0; i < ids_.size(); ++i)
+        if (lanes_[i].past == static_cast<int64_t>(ids_[i].size()))
+          ids_[i].push_back(BestToken(rows[i]));
+    }
+    return ours_;
+  }
+
+ private:
+  static constexpr size_t kChunk = 16;
+
+  // The rows of this step are the last ones of all sums.
+  void KeepOurSums(const std::vector<PlannedSequence>& step,
+                   const std::vector<std::string>& sums) {
+    const size_t row_bytes = group_.config().hidden_size * sizeof(float);
+    size_t before = 0;
+    size_t total = 0;
+    for (size_t i = 0; i < step.size(); ++i) {
+      if (i < kOurs) before += step[i].token_ids.size();
+      total += step[i].token_ids.size();
+    }
+    for (size_t i = 0; i < sums.size(); ++i)
+      ours_.sums[i] +=
+          sums[i].substr(sums[i].size() - (total - before) * row_bytes,
+                         step[kOurs].token_ids.size() * row_bytes);
+  }
+
+  TpGroup& group_;
+  std::vector<Lane> lanes_;
+  std::vector<std::vector<int32_t>> ids_;
+  Trace ours_;
+};
+
 TEST_P(TensorParallel, SevenNeighboursChangeNoLogits) {
-  constexpr int64_t kChunk = 16;
-  const std::vector<int32_t> prompt = Prompt(70);
+  std::vector<std::vector<int32_t>> prompts;
+  for (int64_t i = 0; i < kSequences; ++i)
+    prompts.push_back(Prompt(1 + 31 * i, i));
+  prompts[Crowd::kOurs] = Prompt(70);
   for (const int tp_size : {1, largest()}) {
     auto group = MakeGroup(model(), tp_size, FmaKernels(), kSequences);
-    const LogitRows alone = TraceOf(*group, prompt, 512).logits;
-
-    std::vector<Lane> lanes;
-    std::vector<std::vector<int32_t>> ids;
-    for (int32_t slot = 0; slot < kSequences; ++slot) {
-      lanes.push_back(LaneOf(slot));
-      ids.push_back(Prompt(1 + 31 * slot, slot));
-    }
-    const int ours = 3;
-    ids[ours] = prompt;
-    LogitRows beside;
-    while (static_cast<int64_t>(beside.size()) <= kDecodeSteps) {
-      std::vector<PlannedSequence> step;
-      for (int i = 0; i < kSequences; ++i) {
-        const auto rest = std::span(ids[i]).subspan(lanes[i].past);
-        const int64_t count = std::min<int64_t>(kChunk, rest.size());
-        step.push_back(lanes[i].Take(rest.first(count), true));
-      }
-      const LogitRows rows = group->MustRun(step);
-      if (lanes[ours].past >= static_cast<int64_t>(prompt.size()))
-        beside.push_back(rows[ours]);
-      for (int i = 0; i < kSequences; ++i)
-        if (lanes[i].past == static_cast<int64_t>(ids[i].size()))
-          ids[i].push_back(BestToken(rows[i]));
-    }
-    ExpectSameBits(beside, alone, "TP " + std::to_string(tp_size));
+    ExpectSameTrace(Crowd(*group, prompts).Run(),
+                    TraceOf(*group, prompts[Crowd::kOurs], 512),
+                    "TP " + std::to_string(tp_size));
   }
 }
 
@@ -307,8 +352,7 @@ TEST_P(TensorParallel, AnswersAreTheSameAloneAndBesideOthersAtEverySize) {
   }
 }
 
-// --- What a sequence finds
-// ------------------------------------------------------------
+// --- What a sequence finds -------------------------------------------------
 
 TEST_P(TensorParallel, TracesOfAnEarlierSequenceChangeNoLogits) {
   auto group = MakeGroup(model(), 2, FmaKernels());
@@ -334,8 +378,7 @@ INSTANTIATE_TEST_SUITE_P(Models, TensorParallel, testing::ValuesIn(kModels),
                                       : std::string(info.param.name);
                          });
 
-// --- What a size admits
-// -----------------------------------------------------------------
+// --- What a size admits ----------------------------------------------------
 
 TEST(TensorParallelSizes, NameTheFieldThatDoesNotDivide) {
   const struct {
@@ -360,8 +403,7 @@ TEST(TensorParallelSizes, NameTheFieldThatDoesNotDivide) {
   }
 }
 
-// --- What a rank holds
-// --------------------------------------------------------------------
+// --- What a rank holds -----------------------------------------------------
 
 // model_spec.md 4.2 and 5.1, for bf16 checkpoints. A_log and the gated norm may
 // be F32: `parameter_bytes` is what one of theirs takes.
