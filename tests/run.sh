@@ -26,7 +26,6 @@ LATEST_END_SECONDS=840
 bash "$REPOSITORY/deploy/install_packages.sh" tests || exit 1
 build "Building everything" release
 
-
 # ctest's list of what is to run: the release build's, and each sanitizer's.
 EVERYTHING="$REPOSITORY/build/everything"
 mkdir -p "$EVERYTHING"
@@ -40,6 +39,7 @@ sanitize() {
     say "Leaving out $preset: $SECONDS s have passed, and it begins within $LATEST_START_SECONDS s or not at all"
     return
   fi
+  say "$preset: begins after $SECONDS s, ends within $LATEST_END_SECONDS s or is left out"
   step "Configuring $preset" cmake --preset "$preset"
   names=$(ctest --test-dir "$folder" -N -R "$pattern" | sed -n 's/^ *Test *#[0-9]*: //p')
   # One word a test; a target is a test's name with _ for /.
@@ -56,8 +56,8 @@ sanitize() {
 
 run=()
 if [ "$sanitizers" = yes ]; then
-  sanitize asan '(worker/(checkpoint|scheduler)|gateway/(chat|tokenizer))/.*'
   sanitize tsan 'worker/collective/.*|worker/scheduler/inbox_test|kernels/cpu/thread_pool_test'
+  sanitize asan '(worker/(checkpoint|scheduler)|gateway/(chat|tokenizer))/.*'
   # ThreadSanitizer knows no address space as random as newer kernels make it.
   setarch -R true 2>/dev/null && run=(setarch -R)
 fi

@@ -96,9 +96,7 @@ class Surroundings:
 
 def serve_command(flags, model, tp_size):
     command = [PROGRAMS + "/phalanx", "serve", "--tp-size", str(tp_size)]
-    if model:
-        command += ["--model", model]
-    return command + list(flags)
+    return command + ["--model", model or MODEL, *flags]
 
 
 def failed_start(*flags, model=None, tp_size=1, seconds=20, while_starting=None):

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <latch>
 
 #include "common/reason.h"
 #include "tests/support/golden_file.h"
@@ -223,16 +224,19 @@ TEST_F(EngineTest, StopInMidStreamEndsSinksWithDraining) {
 // Running ones, one in the queue, and one that comes too late.
 TEST_F(EngineTest, ALostRankEndsEverySinkWithGroupLost) {
   Serve();
+  std::latch all_submitted(1);
   std::vector<std::unique_ptr<TokenRecorder>> sinks;
   sinks.push_back(std::make_unique<TokenRecorder>([&](int64_t count) {
-    if (count == 3)
-      group_.collective(1).Abort(absl::UnavailableError("rank 1 went away"));
+    if (count != 3) return;
+    all_submitted.wait();
+    group_.collective(1).Abort(absl::UnavailableError("rank 1 went away"));
   }));
   for (int i = 0; i < 3; ++i)
     sinks.push_back(std::make_unique<TokenRecorder>());
   for (size_t i = 0; i < sinks.size(); ++i)
     ASSERT_OK(group_.inbox().Submit(MoeRequest("r" + std::to_string(i), 200),
                                     sinks[i].get()));
+  all_submitted.count_down();
   for (const auto& sink : sinks) {
     const TokenRecorder::Result result = sink->Wait();
     EXPECT_FALSE(result.finished.has_value());
