@@ -44,14 +44,13 @@ const char* OutcomeOf(const absl::Status& status) {
 
 Generation::Generation(const Shared& shared, PreparedRequest request,
                        Ticket ticket, double arrived_seconds)
-    : shared_(shared),
+    : place_(shared.live),
+      shared_(shared),
       request_(std::move(request)),
       arrived_seconds_(arrived_seconds),
       worker_(*this),
       text_(request_, shared.tokenizer),
-      ticket_(std::move(ticket)) {
-  shared_.live.Enter();
-}
+      ticket_(std::move(ticket)) {}
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* Generation::Begin(
     const Shared& shared, PreparedRequest request, Ticket ticket,

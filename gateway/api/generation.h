@@ -53,7 +53,6 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   // Use Begin. `arrived_seconds`: when the request came, by shared.clock.
   Generation(const Shared& shared, PreparedRequest request, Ticket ticket,
              double arrived_seconds);
-  ~Generation() override { shared_.live.Leave(); }
 
   // Enters the registry, sends Accepted and starts the worker's stream; on a
   // refusal the stream ends with it. The result is what the service returns.
@@ -89,6 +88,7 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   void Leave();
   void Start();
 
+  const LiveStreams::Place place_;
   const Shared shared_;
   const PreparedRequest request_;
   const double arrived_seconds_;

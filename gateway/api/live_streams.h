@@ -12,6 +12,29 @@ namespace phalanx {
 // here before that goes. Any thread.
 class LiveStreams {
  public:
+  // Counts from its making to its end. The first member of a stream, so that it
+  // goes last: after the call that the stream's context refers to.
+  class Place {
+   public:
+    explicit Place(LiveStreams& streams) : streams_(streams) {
+      streams_.Enter();
+    }
+    ~Place() { streams_.Leave(); }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+   private:
+    LiveStreams& streams_;
+  };
+
+  void WaitForNone() {
+    MutexLock lock(mutex_);
+    changed_.Wait(mutex_, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      return count_ == 0;
+    });
+  }
+
+ private:
   void Enter() {
     MutexLock lock(mutex_);
     ++count_;
@@ -21,14 +44,7 @@ class LiveStreams {
     --count_;
     changed_.SignalAll();
   }
-  void WaitForNone() {
-    MutexLock lock(mutex_);
-    changed_.Wait(mutex_, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-      return count_ == 0;
-    });
-  }
 
- private:
   Mutex mutex_;
   CondVar changed_;
   int64_t count_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -166,30 +166,29 @@ void WorkerGroup::Watch() {
 std::shared_ptr<const WorkerGroup::View> WorkerGroup::Look() {
   struct Call {
     grpc::ClientContext context;
-    v1::WorkerStatusRequest request;
     v1::WorkerStatus response;
     grpc::Status status;
+    std::unique_ptr<grpc::ClientAsyncResponseReaderInterface<v1::WorkerStatus>>
+        reader;
   };
+  // A queue, not callbacks: all of a call is over, also within gRPC, before
+  // this returns, so a group may be destroyed right after.
+  grpc::CompletionQueue queue;
   std::vector<Call> calls(addresses_.size());
-  Mutex done_mutex;
-  CondVar done;
-  size_t left = calls.size();
   for (size_t r = 0; r < calls.size(); ++r) {
     Call& call = calls[r];
     call.context.set_deadline(std::chrono::system_clock::now() +
                               kStatusDeadline);
-    stubs_[r]->async()->GetStatus(&call.context, &call.request, &call.response,
-                                  [&, r](grpc::Status status) {
-                                    MutexLock lock(done_mutex);
-                                    calls[r].status = std::move(status);
-                                    --left;
-                                    done.SignalAll();
-                                  });
+    call.reader = stubs_[r]->PrepareAsyncGetStatus(
+        &call.context, v1::WorkerStatusRequest(), &queue);
+    call.reader->StartCall();
+    call.reader->Finish(&call.response, &call.status, &call);
   }
-  {
-    MutexLock lock(done_mutex);
-    done.Wait(done_mutex, [&] { return left == 0; });
-  }
+  void* tag = nullptr;
+  bool ok = false;
+  for (size_t left = calls.size(); left > 0; --left) queue.Next(&tag, &ok);
+  queue.Shutdown();
+  CHECK(!queue.Next(&tag, &ok));
   View seen;
   for (size_t r = 0; r < calls.size(); ++r) {
     v1::RankStatus rank;

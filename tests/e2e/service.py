@@ -44,8 +44,7 @@ class Surroundings:
     by which every process that descends from it is found."""
 
     def __init__(self):
-        # Short, whatever TMPDIR is: the path of a socket is limited.
-        self.runtime = tempfile.mkdtemp(prefix="phalanx-e2e-", dir="/tmp")
+        self.runtime = tempfile.mkdtemp(prefix="phalanx-e2e-")
         self._mark = f"PHALANX_E2E_MARK={uuid.uuid4()}"
         self._seen = set()
 
@@ -104,7 +103,7 @@ def failed_start(*flags, model=None, tp_size=1, seconds=20, while_starting=None)
     leave nothing. `while_starting` gets its surroundings meanwhile."""
     surroundings = Surroundings()
     try:
-        with tempfile.TemporaryFile("w+") as log:
+        with tempfile.TemporaryFile("a+") as log:
             process = subprocess.Popen(
                 serve_command(flags, model, tp_size),
                 stdin=subprocess.DEVNULL,
@@ -128,20 +127,21 @@ class Service:
     def __init__(self, *flags, model=None, tp_size=1):
         self._command = serve_command(flags, model, tp_size)
         self._surroundings = Surroundings()
-        self._log = tempfile.TemporaryFile("w+")
+        self._log = tempfile.TemporaryFile("a+")
         self._lines = queue.Queue()
+        self.process = None
 
     def __enter__(self):
-        self.process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            env=self._surroundings.environment(),
-        )
-        threading.Thread(target=self._read, daemon=True).start()
         try:
+            self.process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                text=True,
+                env=self._surroundings.environment(),
+            )
+            threading.Thread(target=self._read, daemon=True).start()
             self.ready = self._wait_ready()
             self.processes()
         except BaseException:
@@ -169,7 +169,8 @@ class Service:
 
     def _close(self):
         self._surroundings.close()
-        self.process.wait()
+        if self.process:
+            self.process.wait()
         self._log.close()
 
     def _read(self):

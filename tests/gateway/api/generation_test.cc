@@ -49,11 +49,13 @@ class Counter {
 
 class GenerationTest : public testing::Test {
  protected:
-  // Every stream gets tokens until nobody takes them; worker_ended_ counts.
+  // Every stream gets tokens until nobody takes them. A stream that is
+  // cancelled at once may never reach the worker: await worker_began_ first.
   void ScriptEndless() {
     rig_.worker().SetScript([this](grpc::ServerContext&,
                                    const v1::WorkerGenerateRequest&,
                                    FakeWorker::Writer& writer) {
+      worker_began_.Add();
       const grpc::Status status = WriteUntilNobodyReads(writer);
       worker_ended_.Add();
       return status;
@@ -79,6 +81,7 @@ class GenerationTest : public testing::Test {
     EXPECT_EQ(ReasonOf(status).word, "CLIENT");
   }
 
+  Counter worker_began_;
   Counter worker_ended_;
   GatewayRig rig_{ReadyStatus(0, 1, 7), /*max_requests=*/64};
 };
@@ -102,6 +105,7 @@ TEST_F(GenerationTest, CancelByIdEndsThatStreamAlone) {
   ScriptEndless();
   const auto stream = Begin(RequestOf("me"));
   const auto other = Begin(RequestOf("other"));
+  worker_began_.WaitFor(2);
   v1::CancelRequest request;
   request.add_request_ids("me");
   request.add_request_ids("nobody");
@@ -141,6 +145,7 @@ TEST_F(GenerationTest, CancelAllEndsEveryStreamAndIsIdempotent) {
 TEST_F(GenerationTest, AClientThatGoesAwayCancelsTheWorker) {
   ScriptEndless();
   const auto stream = Begin(RequestOf("me"));
+  worker_began_.WaitFor(1);
   stream->GoAway();
   worker_ended_.WaitFor(1);
   EXPECT_TRUE(absl::IsCancelled(stream->End()));
@@ -149,7 +154,7 @@ TEST_F(GenerationTest, AClientThatGoesAwayCancelsTheWorker) {
 TEST_F(GenerationTest, ASlowClientThatGoesAwayCancelsTheWorker) {
   ScriptEndless();
   const auto stream = rig_.Generate("me");
-  worker_ended_.WaitFor(0);
+  worker_began_.WaitFor(1);
   stream->GoAway();
   worker_ended_.WaitFor(1);
 }
@@ -157,6 +162,7 @@ TEST_F(GenerationTest, ASlowClientThatGoesAwayCancelsTheWorker) {
 TEST_F(GenerationTest, ALostWorkerIsALostGroup) {
   ScriptEndless();
   const auto stream = Begin(RequestOf("me"));
+  worker_began_.WaitFor(1);
   rig_.worker().Kill();
   stream->ReadAll();
   const absl::Status status = stream->End();

@@ -1,5 +1,6 @@
 #include "tests/gateway/router/fake_worker.h"
 
+#include <grpc/grpc.h>
 #include <stdlib.h>
 
 #include <chrono>
@@ -43,6 +44,10 @@ v1::WorkerStatus ReadyStatus(int rank, int tp_size, uint64_t epoch) {
 FakeWorker::FakeWorker(const std::string& address,
                        const v1::WorkerStatus& status)
     : status_(status) {
+  // gRPC stays up between tests: taking it down may wait ten seconds for its
+  // own backup poller.
+  static const bool up = (grpc_init(), true);
+  CHECK(up);
   grpc::ServerBuilder builder;
   builder.AddListeningPort(address, grpc::InsecureServerCredentials());
   builder.RegisterService(this);
