@@ -1,5 +1,7 @@
 // phalanx-gateway: the composition root of the public service.
 
+#include <google/protobuf/stubs/logging.h>
+#include <grpc/grpc.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -161,6 +163,11 @@ absl::Status Serve(GatewayConfig& config, absl::Notification& stop) {
 int Main(int argc, char** argv) {
   // Debian's Abseil aborts on a lock inversion seen once, gRPC's own included.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  // One reference that is never given back: taking gRPC down may wait 10 s for
+  // a poller of its own, and the process ends anyway.
+  grpc_init();
+  // Errors of parsing are told to the client; protobuf would print them too.
+  google::protobuf::SetLogHandler(nullptr);
   GatewayConfig config;
   if (const int code = ParseGatewayFlags(argc, argv, config); code >= 0)
     return code;

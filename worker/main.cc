@@ -1,6 +1,8 @@
 // phalanx-worker: one rank. The composition root, and the only file that names
 // a concrete backend or collective.
 
+#include <google/protobuf/stubs/logging.h>
+#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 #include <unistd.h>
 
@@ -80,6 +82,16 @@ struct Prepared {
   RankIdentity identity;
 };
 
+// What ranks must do alike, beside the weights: how contractions are cut, and
+// how large a step may be.
+std::string SlicePlan(const WorkerConfig& flags,
+                      const SchedulerLimits& limits) {
+  return absl::StrCat("slices ", kContractionSlices, ", moe ", flags.moe_mode,
+                      ", max_running ", limits.max_running, ", max_model_len ",
+                      limits.max_model_len, ", step_tokens ",
+                      limits.step_tokens);
+}
+
 absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
   Prepared p;
   ASSIGN_OR_RETURN(p.config, LoadModelConfig(flags.model_dir));
@@ -98,18 +110,17 @@ absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
                                           p.backend->activation_dtype(),
                                           AvailableMemoryBytes()));
   const std::string digest = ModelDigest(*p.checkpoint);
-  p.identity = {
-      .rank = flags.rank,
-      .tp_size = flags.tp_size,
-      .version = kVersion,
-      .address = flags.listen,
-      .model_digest = digest,
-      .numerics_id = absl::StrCat(digest.substr(0, 16), "/bf16/",
-                                  p.backend->kernel_family()),
-      .slice_plan = absl::StrCat(kContractionSlices, "/", flags.moe_mode),
-      .pid = getpid(),
-      .kv_blocks = p.limits.kv_blocks,
-      .state_slots = p.limits.state_slots};
+  p.identity = {.rank = flags.rank,
+                .tp_size = flags.tp_size,
+                .version = kVersion,
+                .address = flags.listen,
+                .model_digest = digest,
+                .numerics_id = absl::StrCat(digest.substr(0, 16), "/bf16/",
+                                            p.backend->kernel_family()),
+                .slice_plan = SlicePlan(flags, p.limits),
+                .pid = getpid(),
+                .kv_blocks = p.limits.kv_blocks,
+                .state_slots = p.limits.state_slots};
   return p;
 }
 
@@ -190,6 +201,17 @@ void AddMemory(const Backend& backend, const Weights& weights,
   }
 }
 
+// To another rank: straight, and tried again soon, since ranks start together.
+std::unique_ptr<v1::Rank::StubInterface> RankStub(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 100);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
+  return v1::Rank::NewStub(grpc::CreateCustomChannel(
+      address, grpc::InsecureChannelCredentials(), arguments));
+}
+
 // What a rank holds once it has loaded; the weights outlive the runner.
 struct Loaded {
   Weights weights;
@@ -254,8 +276,7 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
       p.identity, membership, factory,
       [](const std::string& address)
           -> std::unique_ptr<v1::Rank::StubInterface> {
-        return v1::Rank::NewStub(
-            grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+        return RankStub(address);
       },
       flags.epoch_floor);
   Engine engine(p.limits, *loaded.runner, inbox, board, clock);
@@ -286,13 +307,8 @@ absl::Status RunFollower(Prepared& p, const WorkerConfig& flags,
   RETURN_IF_ERROR(Load(p, worker_service, facts, loaded));
   HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin);
   Follower follower(*loaded.runner, board);
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
   const std::unique_ptr<v1::Rank::StubInterface> leader =
-      v1::Rank::NewStub(grpc::CreateCustomChannel(
-          flags.leader, grpc::InsecureChannelCredentials(), arguments));
+      RankStub(flags.leader);
   stopper.Set(
       [&] { inbox.Abort(/*epoch=*/0, absl::CancelledError("shutting down")); });
   const absl::Status status = ServeFollower(*leader, p.identity, inbox, factory,
@@ -305,6 +321,11 @@ absl::Status RunFollower(Prepared& p, const WorkerConfig& flags,
 int Main(int argc, char** argv) {
   // Debian's Abseil aborts on a lock inversion seen once, gRPC's own included.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  // One reference that is never given back: taking gRPC down may wait 10 s for
+  // a poller of its own, and the process ends anyway.
+  grpc_init();
+  // Errors of parsing are told to the client; protobuf would print them too.
+  google::protobuf::SetLogHandler(nullptr);
   WorkerConfig flags;
   if (const int code = ParseWorkerFlags(argc, argv, flags); code >= 0)
     return code;

@@ -69,8 +69,8 @@ void Generation::Start() {
     // before all is in place.
     MutexLock lock(mutex_);
     self_ = shared_from_this();
-    absl::Status entered = shared_.active.Add(request_.worker.request_id(),
-                                              request_.tag, weak_from_this());
+    absl::Status entered =
+        shared_.active.Add(request_.request_id, request_.tag, weak_from_this());
     run = registered_ = entered.ok();
     if (run) {
       EnqueueAccepted();
@@ -100,7 +100,7 @@ void Generation::EnqueueAccepted() {
 }
 
 void Generation::Enqueue(v1::GenerateEvent event) {
-  event.set_request_id(request_.worker.request_id());
+  event.set_request_id(request_.request_id);
   event.set_seq(++seq_);
   queue_.push_back(Serialize(event));
 }
@@ -270,7 +270,7 @@ void Generation::End(absl::Status status) {
 void Generation::LogEnd() {
   const Reason reason = ReasonOf(*end_);
   LogInfo("gateway", "request finished",
-          {{"request_id", request_.worker.request_id()},
+          {{"request_id", request_.request_id},
            {"outcome", outcome_},
            {"code", absl::StatusCodeToString(end_->code())},
            {"reason", reason.word},
@@ -294,7 +294,7 @@ Generation::Action Generation::Next() {
   if (!end_.has_value()) return Action::kNone;
   finish_ = ToGrpc(*end_);
   finish_sent_ = true;
-  if (registered_) shared_.active.Remove(request_.worker.request_id());
+  if (registered_) shared_.active.Remove(request_.request_id);
   ticket_ = Ticket();
   return Action::kFinish;
 }

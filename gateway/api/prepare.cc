@@ -117,10 +117,11 @@ absl::StatusOr<PreparedRequest> Finish(const Request& request,
   const v1::Sampling sampling = Effective(request.sampling(), model);
   v1::WorkerGenerateRequest& worker = prepared.worker;
   worker.set_epoch(leader.epoch());
-  worker.set_request_id(
-      request.request_id().empty()
-          ? absl::StrCat(absl::Hex(RandomNumber(), absl::kZeroPad16))
-          : request.request_id());
+  const std::string drawn =
+      absl::StrCat(absl::Hex(RandomNumber(), absl::kZeroPad16));
+  worker.set_request_id(drawn);
+  prepared.request_id =
+      request.request_id().empty() ? drawn : request.request_id();
   worker.mutable_prompt_ids()->Add(prompt_ids.begin(), prompt_ids.end());
   worker.set_temperature(sampling.temperature());
   worker.set_top_p(sampling.top_p());

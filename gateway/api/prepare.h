@@ -23,6 +23,9 @@ struct ModelText {
 
 // A request that is ready to go to a worker, with all that its stream needs.
 struct PreparedRequest {
+  std::string request_id;  // The client's, or drawn.
+  // Its own request_id is drawn for each stream: rank 0 may hold one until its
+  // next step, and a client may use its id again at once.
   v1::WorkerGenerateRequest worker;
   v1::Accepted accepted;  // Effective parameters, defaults filled in.
   std::string tag;

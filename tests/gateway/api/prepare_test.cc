@@ -79,7 +79,7 @@ TEST_F(PrepareTest, AcceptedSaysWhatIsGoingToHappen) {
 TEST_F(PrepareTest, AGivenSeedAndIdAreKept) {
   const auto prepared = Run("text: 'a' request_id: 'me' sampling { seed: 9 }");
   ASSERT_OK(prepared);
-  EXPECT_EQ(prepared->worker.request_id(), "me");
+  EXPECT_EQ(prepared->request_id, "me");
   EXPECT_EQ(prepared->worker.seed(), 9u);
 }
 
@@ -87,8 +87,8 @@ TEST_F(PrepareTest, UnsetSeedsAndIdsAreDrawnAnew) {
   const auto first = Run("text: 'a'");
   const auto second = Run("text: 'a'");
   EXPECT_NE(first->worker.seed(), second->worker.seed());
-  EXPECT_NE(first->worker.request_id(), second->worker.request_id());
-  EXPECT_EQ(first->worker.request_id().size(), 16u);
+  EXPECT_NE(first->request_id, second->request_id);
+  EXPECT_EQ(first->request_id.size(), 16u);
 }
 
 TEST_F(PrepareTest, UnsetMaxTokensIsTheRestOfTheContext) {
