@@ -136,22 +136,13 @@ void WorkerGroup::Refresh() {
 void WorkerGroup::Watch() {
   while (true) {
     std::shared_ptr<const View> seen = Look();
-    const bool ready = seen->ready;
     {
       MutexLock lock(mutex_);
       if (stop_) return;
-      view_ = std::move(seen);
-      ever_ready_ = ever_ready_ || ready;
+      view_ = seen;
+      ever_ready_ = ever_ready_ || seen->ready;
     }
-    if (!told_ || ready != was_ready_) {
-      LogInfo("router", ready ? "group ready" : "group not ready",
-              {{"group", name_},
-               {"epoch", view()->epoch},
-               {"state", view()->state}});
-      on_change_(ready);
-      told_ = true;
-      was_ready_ = ready;
-    }
+    Tell(*seen);
     MutexLock lock(mutex_);
     changed_.WaitFor(
         mutex_, kInterval,
@@ -159,6 +150,22 @@ void WorkerGroup::Watch() {
     refresh_ = false;
     if (stop_) return;
   }
+}
+
+// A group that was lost and formed again between two looks was not ready in
+// between, and those who watch must hear of it.
+void WorkerGroup::Tell(const View& seen) {
+  const bool reformed =
+      told_ && was_ready_ && seen.ready && seen.epoch != told_epoch_;
+  if (reformed) on_change_(false);
+  if (reformed || !told_ || seen.ready != was_ready_) {
+    LogInfo("router", seen.ready ? "group ready" : "group not ready",
+            {{"group", name_}, {"epoch", seen.epoch}, {"state", seen.state}});
+    on_change_(seen.ready);
+  }
+  told_ = true;
+  told_epoch_ = seen.epoch;
+  was_ready_ = seen.ready;
 }
 
 // All ranks are asked at once, so that a silent one delays nobody's news by

@@ -36,7 +36,8 @@ class WorkerGroup {
   };
 
   // addresses[r] is where rank r listens; at least one. `on_change` is called
-  // on the watching thread whenever `ready` changes, and once at the start.
+  // on the watching thread whenever `ready` changes, and once at the start; a
+  // new epoch is told as a change to false and back.
   WorkerGroup(std::string name, std::vector<std::string> addresses,
               std::function<void(bool ready)> on_change);
   ~WorkerGroup();
@@ -59,6 +60,7 @@ class WorkerGroup {
 
  private:
   void Watch();
+  void Tell(const View& seen);
   std::shared_ptr<const View> Look();
 
   const std::string name_;
@@ -73,6 +75,7 @@ class WorkerGroup {
   bool ever_ready_ ABSL_GUARDED_BY(mutex_) = false;
   bool was_ready_ = false;  // The watching thread's.
   bool told_ = false;
+  uint64_t told_epoch_ = 0;
   std::thread thread_;
 };
 

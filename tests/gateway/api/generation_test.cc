@@ -333,7 +333,7 @@ TEST_F(GenerationTest, FiftyStreamsAtOnceEachGetTheirOwn) {
   rig_.worker().SetScript([](grpc::ServerContext&,
                              const v1::WorkerGenerateRequest& request,
                              FakeWorker::Writer& writer) {
-    for (const int32_t id : BytesOf(request.request_id()))
+    for (const int32_t id : BytesOf(std::to_string(request.seed())))
       writer.Write(TokensEvent({id}));
     writer.Write(FinishedEvent(v1::WorkerFinished::LENGTH));
     return grpc::Status::OK;
@@ -341,9 +341,10 @@ TEST_F(GenerationTest, FiftyStreamsAtOnceEachGetTheirOwn) {
   std::vector<std::thread> clients;
   for (int i = 0; i < 50; ++i)
     clients.emplace_back([this, i] {
-      const std::string id = "client-" + std::to_string(i);
-      const auto stream = rig_.Generate(id);
-      EXPECT_EQ(TextOf(stream->ReadAll()), id);
+      v1::GenerateRequest request = RequestOf("client-" + std::to_string(i));
+      request.mutable_sampling()->set_seed(1000 + i);
+      const auto stream = rig_.Generate(request);
+      EXPECT_EQ(TextOf(stream->ReadAll()), std::to_string(1000 + i));
       EXPECT_OK(stream->End());
     });
   for (std::thread& client : clients) client.join();

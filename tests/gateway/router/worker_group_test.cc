@@ -124,6 +124,17 @@ TEST_F(WorkerGroupTest, TellsOfEveryChange) {
   EXPECT_EQ(news_.AfterThis(3), std::vector<bool>({true, false, true}));
 }
 
+TEST_F(WorkerGroupTest, TellsOfAGroupThatReformedBetweenTwoLooks) {
+  FakeWorker& worker = Start(0, ReadyStatus(0, 1, 7));
+  WorkerGroup& group = Watch(1);
+  news_.AfterThis(1);
+
+  worker.SetStatus(ReadyStatus(0, 1, 8));
+  group.Refresh();
+
+  EXPECT_EQ(news_.AfterThis(3), std::vector<bool>({true, false, true}));
+}
+
 TEST_F(WorkerGroupTest, FindsAWorkerThatStartsLater) {
   Watch(1);
   EXPECT_EQ(news_.AfterThis(1), std::vector<bool>({false}));
