@@ -32,8 +32,7 @@ int ParseGatewayFlags(int argc, char** argv, GatewayConfig& config) {
   app.set_version_flag("--version", std::string("phalanx-gateway ") + kVersion);
   app.add_option("--model", config.model_dir,
                  "Folder with tokenizer.json and chat_template.jinja; without "
-                 "a tokenizer in it, token ids are served")
-      ->required();
+                 "a tokenizer in it, token ids are served; must be given");
   app.add_option("--model-name", config.model_name,
                  "What clients call it; the folder's name if not given");
   app.add_option("--address", config.address,
@@ -43,8 +42,8 @@ int ParseGatewayFlags(int argc, char** argv, GatewayConfig& config) {
                  "Where operators come")
       ->capture_default_str();
   app.add_option("--workers", config.workers,
-                 "Addresses of ranks 0, 1, ..., comma-separated")
-      ->required()
+                 "Addresses of ranks 0, 1, ..., comma-separated; must be "
+                 "given")
       ->delimiter(',');
   app.add_option("--max-requests", config.max_requests,
                  "Requests held at once, waiting ones included")
@@ -57,6 +56,9 @@ int ParseGatewayFlags(int argc, char** argv, GatewayConfig& config) {
                "Allow addresses that other hosts can reach, without TLS");
   try {
     app.parse(argc, argv);
+    // Not ->required(): that would hide an unknown flag.
+    if (config.model_dir.empty()) throw CLI::RequiredError("--model");
+    if (config.workers.empty()) throw CLI::RequiredError("--workers");
     CheckBind("--address", config.address, config.insecure_bind);
     CheckBind("--admin-address", config.admin_address, config.insecure_bind);
   } catch (const CLI::ParseError& error) {

@@ -9,8 +9,7 @@ namespace {
 
 void AddIdentity(CLI::App& app, WorkerConfig& config) {
   app.add_option("--model", config.model_dir,
-                 "Folder with config.json and *.safetensors")
-      ->required();
+                 "Folder with config.json and *.safetensors; must be given");
   app.add_option("--rank", config.rank, "This rank; 0 schedules")
       ->check(CLI::Range(0, 63))
       ->capture_default_str();
@@ -80,6 +79,8 @@ int ParseWorkerFlags(int argc, char** argv, WorkerConfig& config) {
   AddLimits(app, config);
   try {
     app.parse(argc, argv);
+    // Not ->required(): that would hide an unknown flag.
+    if (config.model_dir.empty()) throw CLI::RequiredError("--model");
     if (config.rank >= config.tp_size)
       throw CLI::ValidationError("--rank", std::to_string(config.rank) +
                                                " must be below --tp-size " +

@@ -48,6 +48,11 @@ class HostCollectives final : public CollectiveFactory {
   HostCollectives(int rank, int size, bool spin)
       : rank_(rank), size_(size), spin_(spin) {}
 
+  // The slots of one rank in the shared segment.
+  static int64_t BytesPerRank(int size) {
+    return size == 1 ? 0 : 2 * ShmConfig().slot_bytes;
+  }
+
   std::string transport() const override { return "shm"; }
   std::string NewId(uint64_t epoch) override { return NewShmName(epoch); }
 
@@ -184,20 +189,23 @@ v1::WorkerStatus Facts(const Prepared& p, const WorkerConfig& flags) {
 
 // The rank's share by category, as the model defines it and as it is laid out.
 void AddMemory(const Backend& backend, const Weights& weights,
-               const ModelRunner& runner, v1::WorkerStatus& facts) {
+               const ModelRunner& runner, int64_t comm_bytes,
+               v1::WorkerStatus& facts) {
   const int64_t share[kMemoryCategories] = {
       weights.expert_bytes,
       runner.kv_cache().bytes(),
       runner.state_cache().bytes(),
       weights.non_expert_bytes,
       backend.allocated_bytes(MemoryCategory::kWorkspace),
-      backend.allocated_bytes(MemoryCategory::kComm)};
+      comm_bytes};
   for (int i = 0; i < kMemoryCategories; ++i) {
     v1::MemoryUse* use = facts.add_memory();
     use->set_category(kMemoryCategoryNames[i]);
     use->set_bytes(share[i]);
     use->set_allocated_bytes(
         backend.allocated_bytes(static_cast<MemoryCategory>(i)));
+    if (i == static_cast<int>(MemoryCategory::kComm))
+      use->set_allocated_bytes(use->allocated_bytes() + comm_bytes);
   }
 }
 
@@ -226,7 +234,8 @@ absl::Status Load(Prepared& p, WorkerService& service, v1::WorkerStatus facts,
                    ModelRunner::Create(*p.backend, p.config, p.local,
                                        loaded.weights, PlanLimits(p.limits)));
   p.checkpoint.reset();
-  AddMemory(*p.backend, loaded.weights, *loaded.runner, facts);
+  AddMemory(*p.backend, loaded.weights, *loaded.runner,
+            HostCollectives::BytesPerRank(p.local.tp_size), facts);
   service.Describe(facts);
   return absl::OkStatus();
 }

@@ -1,7 +1,6 @@
 #include "gateway/cli/flags.h"
 
 #include <cmath>
-#include <limits>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -28,8 +27,15 @@ void AddSamplingFlags(CLI::App& verb, SamplingFlags& flags) {
                   "not given");
   verb.add_option("--max-tokens", flags.max_tokens,
                   "Longest answer; the rest of the context if not given")
-      ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max(),
-                         "in [1, the service's max_model_len]"));
+      ->check(CLI::Validator(
+          [](std::string& text) -> std::string {
+            int64_t value = 0;
+            if (absl::SimpleAtoi(text, &value) && value >= 1) return "";
+            return absl::StrCat("value ", text,
+                                " is not in [1, the service's "
+                                "max_model_len]");
+          },
+          "in [1, the service's max_model_len]"));
   verb.add_option("--temperature", flags.temperature,
                   "0 always takes the most likely token")
       ->check(NumberIn(0, 100));

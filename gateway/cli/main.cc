@@ -1,6 +1,8 @@
 // phalanx: what a person types. One verb each; the verbs share no state.
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
 #include <string>
 
 #include "absl/synchronization/mutex.h"
@@ -41,6 +43,16 @@ int Main(int argc, char** argv) {
   StatusOptions status;
   AddStatusFlags(*app.add_subcommand("status", "Show the service's state"),
                  status);
+  const auto verbs = app.get_subcommands([](CLI::App*) { return true; });
+  if (argc > 1 && argv[1][0] != '-' &&
+      std::none_of(verbs.begin(), verbs.end(),
+                   [&](CLI::App* verb) { return verb->check_name(argv[1]); })) {
+    std::fprintf(stderr,
+                 "phalanx: the verb is %s; must be serve, chat, generate or "
+                 "status\n",
+                 argv[1]);
+    return static_cast<int>(CLI::ExitCodes::ExtrasError);
+  }
   CLI11_PARSE(app, argc, argv);
 
   if (app.got_subcommand("serve")) return RunServe(serve);

@@ -140,6 +140,7 @@ INSTANTIATE_TEST_SUITE_P(
     Flags, RefusedFlags,
     testing::Values(
         Refusal{{"phalanx"}, "subcommand is required"},
+        Refusal{{"phalanx", "frob"}, "the verb is frob; must be serve"},
         Refusal{{"phalanx", "serve", "--bogus"}, "--bogus"},
         Refusal{{"phalanx", "serve", "--tp-size", "0"}, "--tp-size"},
         Refusal{{"phalanx", "serve", "--max-running", "0"}, "--max-running"},
@@ -155,14 +156,17 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{{"phalanx", "generate", "--prompt", "a", "--logprobs", "21"},
                 "--logprobs"},
         Refusal{{"phalanx", "generate", "--prompt", "a", "--max-tokens", "0"},
-                "--max-tokens"},
+                "--max-tokens: value 0 is not in [1, the service's"},
         Refusal{{"phalanx", "generate", "--token-ids", "1,-2"}, "--token-ids"},
         Refusal{{"phalanx", "generate", "--prompt", "a", "--seed", "x"},
                 "--seed"},
         Refusal{
             {"phalanx-gateway", "--model", "m", "--workers", "w", "--bogus"},
             "--bogus"},
-        Refusal{{"phalanx-worker", "--model", "m", "--bogus"}, "--bogus"}));
+        Refusal{{"phalanx-gateway", "--bogus"}, "--bogus"},
+        Refusal{{"phalanx-gateway", "--model", "m"}, "--workers"},
+        Refusal{{"phalanx-worker", "--bogus"}, "--bogus"},
+        Refusal{{"phalanx-worker", "--rank", "0"}, "--model"}));
 
 // Verbs, against a service that plays a script.
 
