@@ -56,13 +56,8 @@ say "Serving: $(cat "$ready")"
 address=$(sed -n 's/^ready .*\baddress=\([^ ]*\).*/\1/p' "$ready")
 
 say "" "> $QUESTION"
-if ! "$PHALANX" chat --address "$address" "$QUESTION"; then
+if ! "$PHALANX" chat --timings --address "$address" "$QUESTION"; then
   fail "Asking a question" "$log"
-fi
-
-if [ ! -t 1 ]; then  # Where it is one, chat has told the timings.
-  sed -n 's/.*"event":"request finished".*"completion_tokens":\([0-9]*\).*"ttft_seconds":\([0-9.e-]*\),"total_seconds":\([0-9.e-]*\).*/\1 \2 \3/p' \
-    "$log" | tail -n 1 | awk '{printf "(%d tokens; the first after %.1f ms, all after %.1f ms)\n", $1, 1000 * $2, 1000 * $3}'
 fi
 
 say "" "Next, in another terminal:" \

@@ -75,9 +75,10 @@ class Interruptible {
   Conversation* conversation_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 
-// One question and its answer on the screen.
-absl::Status AskAndShow(Conversation& conversation,
-                        const std::string& question) {
+// One question and its answer on the screen; with `timings` also where that is
+// no terminal.
+absl::Status AskAndShow(Conversation& conversation, const std::string& question,
+                        bool with_timings) {
   const bool terminal = isatty(STDOUT_FILENO) == 1;
   AnswerView view(terminal, HasColor());
   v1::FinishReason reason = v1::FINISH_REASON_UNSPECIFIED;
@@ -89,7 +90,7 @@ absl::Status AskAndShow(Conversation& conversation,
         if (event.has_summary())
           timings = view.Timings(event.summary(), reason);
       });
-  Write(absl::StrCat(view.End(), terminal ? timings : ""));
+  Write(absl::StrCat(view.End(), terminal || with_timings ? timings : ""));
   return status;
 }
 
@@ -107,16 +108,17 @@ std::optional<std::string> ReadLine(std::istream& in) {
 }
 
 int AnswerOne(Conversation& conversation, const std::string& question,
-              const std::string& address) {
-  const absl::Status status = AskAndShow(conversation, question);
+              const std::string& address, bool with_timings) {
+  const absl::Status status = AskAndShow(conversation, question, with_timings);
   if (conversation.cancelled()) return kInterruptedExitCode;
   return status.ok() ? 0 : Tell(status, address);
 }
 
-int AnswerLines(Conversation& conversation, const std::string& address) {
+int AnswerLines(Conversation& conversation, const std::string& address,
+                bool with_timings) {
   while (const auto line = ReadLine(std::cin)) {
     if (line->empty()) continue;
-    const int code = AnswerOne(conversation, *line, address);
+    const int code = AnswerOne(conversation, *line, address, with_timings);
     if (code != 0) return code;
   }
   return 0;
@@ -146,7 +148,8 @@ int Converse(Conversation& conversation, const std::string& address) {
       conversation.StartOver();
       continue;
     }
-    const absl::Status status = AskAndShow(conversation, *line);
+    const absl::Status status =
+        AskAndShow(conversation, *line, /*with_timings=*/false);
     if (conversation.cancelled())
       std::fputs("(stopped)\n", screen);
     else if (!status.ok())
@@ -164,6 +167,9 @@ void AddChatFlags(CLI::App& verb, ChatOptions& o) {
   AddSamplingFlags(verb, o.common);
   verb.add_option("--system", o.system, "What the model is told beforehand");
   verb.add_flag("--no-thinking", o.no_thinking, "Answer without reasoning");
+  verb.add_flag("--timings", o.timings,
+                "Say tokens and times after each answer, also where the output "
+                "is no terminal");
   verb.footer(
       "In a conversation Ctrl-C stops the answer that is coming, or drops what "
       "was typed;\n/new starts over; Ctrl-D ends.\n"
@@ -188,10 +194,11 @@ int RunChat(const ChatOptions& options) {
     if (!greeted.ok()) return Tell(greeted, *address);
   }
   interruptible.Watch(&conversation);
-  const int code = options.message
-                       ? AnswerOne(conversation, *options.message, *address)
-                   : interactive ? Converse(conversation, *address)
-                                 : AnswerLines(conversation, *address);
+  const int code =
+      options.message
+          ? AnswerOne(conversation, *options.message, *address, options.timings)
+      : interactive ? Converse(conversation, *address)
+                    : AnswerLines(conversation, *address, options.timings);
   interruptible.Watch(nullptr);
   return code;
 }

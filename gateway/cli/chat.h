@@ -14,6 +14,7 @@ struct ChatOptions {
   SamplingFlags common;
   std::string system;
   bool no_thinking = false;
+  bool timings = false;  // Always; else on a terminal only.
   std::optional<std::string> message;
 };
 

@@ -261,6 +261,17 @@ TEST(Generate, EndsWith130AtCtrlC) {
   EXPECT_EQ(program.End().code, 130);
 }
 
+TEST(Chat, TellsTheTimingsWhereAskedTo) {
+  FakeGateway gateway;
+  gateway.Say(v1::CHANNEL_CONTENT, "five");
+
+  const Outcome outcome = RunProgram(
+      "phalanx", {"chat", "--timings", "--address", gateway.address, "2 + 3?"});
+
+  EXPECT_THAT(outcome.out, testing::StartsWith("five\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("tokens/s\n"));
+}
+
 TEST(Chat, AnswersOneMessage) {
   FakeGateway gateway;
   gateway.Say(v1::CHANNEL_REASONING, "hm");
