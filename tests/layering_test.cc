@@ -29,6 +29,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"worker/collective", {"kernels"}},
     {"worker/cache", {"kernels"}},
     {"worker/checkpoint", {"kernels"}},
+    {"worker/plan", {"kernels", "worker/checkpoint"}},
     {"worker/model",
      {"kernels", "worker/cache", "worker/collective", "worker/checkpoint"}},
     {"worker/scheduler", {"worker/cache"}},

@@ -72,7 +72,8 @@ int ParseWorkerFlags(int argc, char** argv, WorkerConfig& config) {
   CLI::App app(
       "phalanx-worker: one rank of a tensor-parallel group.\n"
       "Started by `phalanx serve`, one for each GPU or NUMA node. Ranks find "
-      "rank 0, agree on an epoch, and run every step together.");
+      "rank 0, agree on an epoch, and run every step together.\n"
+      "`phalanx-worker plan --help`: what a card would hold.");
   app.set_version_flag("--version", std::string("phalanx-worker ") + kVersion);
   AddIdentity(app, config);
   AddModel(app, config);

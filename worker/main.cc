@@ -31,6 +31,7 @@
 #include "worker/collective/shm.h"
 #include "worker/config.h"
 #include "worker/group/rank_service.h"
+#include "worker/plan_command.h"
 #include "worker/serve_rank.h"
 #include "worker/server/worker_service.h"
 
@@ -328,6 +329,8 @@ absl::Status RunFollower(Prepared& p, const WorkerConfig& flags,
 }
 
 int Main(int argc, char** argv) {
+  if (argc > 1 && absl::string_view(argv[1]) == "plan")
+    return RunPlanCommand(argc - 1, argv + 1);
   // Debian's Abseil aborts on a lock inversion seen once, gRPC's own included.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   // One reference that is never given back: taking gRPC down may wait 10 s for

@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -38,6 +40,13 @@ constexpr size_t kMaxReadBytes = size_t{256} << 10;
 }
 
 }  // namespace
+
+std::string ProgramFolder() {
+  std::error_code ignored;
+  return std::filesystem::read_symlink("/proc/self/exe", ignored)
+      .parent_path()
+      .string();
+}
 
 absl::StatusOr<ChildProcess> ChildProcess::Start(
     const std::vector<std::string>& argv) {

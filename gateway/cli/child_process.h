@@ -12,6 +12,9 @@
 
 namespace phalanx {
 
+// The folder of the running program, where those that it starts are, too.
+std::string ProgramFolder();
+
 // One child and the pipe that its stderr comes through. The child gets SIGTERM
 // when the thread that started it dies, so a parent that is killed leaves
 // nobody behind; it is in a process group of its own, so that Ctrl-C on a

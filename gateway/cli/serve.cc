@@ -20,6 +20,7 @@
 #include "common/log.h"
 #include "common/shutdown.h"
 #include "common/status.h"
+#include "gateway/cli/child_process.h"
 #include "gateway/cli/client.h"
 #include "gateway/cli/launcher.h"
 #include "gateway/cli/run_file.h"
@@ -33,11 +34,6 @@ namespace fs = std::filesystem;
 constexpr int kStartPollMs = 20;
 constexpr int kServePollMs = 200;
 constexpr double kStopGraceSeconds = 8;
-
-std::string ProgramFolder() {
-  std::error_code ignored;
-  return fs::read_symlink("/proc/self/exe", ignored).parent_path().string();
-}
 
 // The model that the repository carries, for an installed or a built program.
 absl::StatusOr<std::string> DefaultModel() {

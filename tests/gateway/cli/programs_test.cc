@@ -166,7 +166,87 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{{"phalanx-gateway", "--bogus"}, "--bogus"},
         Refusal{{"phalanx-gateway", "--model", "m"}, "--workers"},
         Refusal{{"phalanx-worker", "--bogus"}, "--bogus"},
-        Refusal{{"phalanx-worker", "--rank", "0"}, "--model"}));
+        Refusal{{"phalanx-worker", "--rank", "0"}, "--model"},
+        Refusal{{"phalanx", "plan", "--bogus"}, "--bogus"},
+        Refusal{{"phalanx", "plan", "--device-memory", "80GB"}, "--preset"},
+        Refusal{{"phalanx", "plan", "--preset", "qwen3.6-35b-a3b"},
+                "--device-memory"},
+        Refusal{{"phalanx", "plan", "--preset", "p", "--model", "m"},
+                "one of the two"},
+        Refusal{{"phalanx", "plan", "--tp-size", "0"}, "--tp-size"},
+        Refusal{{"phalanx", "plan", "--moe-mode", "auto"}, "--moe-mode"},
+        Refusal{{"phalanx", "plan", "--offload-bank", "half"},
+                "--offload-bank"},
+        Refusal{{"phalanx", "plan", "--weights", "int4"}, "--weights"}));
+
+// `plan`, which is the worker's.
+
+TEST(Plan, IsTheWorkersOwn) {
+  const std::vector<std::string> args = {
+      "plan",    "--preset",        "qwen3.6-35b-a3b", "--tp-size",
+      "1,2,4,8", "--device-memory", "94.4GiB"};
+
+  const Outcome typed = RunProgram("phalanx", args);
+
+  EXPECT_EQ(typed.code, 0);
+  EXPECT_THAT(typed.out, HasSubstr("75.90 GiB"));
+  EXPECT_EQ(typed.out, RunProgram("phalanx-worker", args).out);
+}
+
+TEST(Plan, HasHelpOfItsOwn) {
+  const Outcome outcome = RunProgram("phalanx", {"plan", "--help"});
+
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.out, HasSubstr("--device-memory"));
+}
+
+TEST(Plan, IsAListOfObjectsForPrograms) {
+  const Outcome outcome =
+      RunProgram("phalanx", {"plan", "--preset", "qwen3.6-35b-a3b", "--tp-size",
+                             "1,2", "--moe-mode", "offload,resident",
+                             "--device-memory", "94.4GiB", "--json"});
+
+  const auto plans = nlohmann::json::parse(outcome.out);
+  ASSERT_EQ(plans.size(), 4u);
+  EXPECT_EQ(plans[1]["tp_size"], 2);
+  EXPECT_EQ(plans[1]["moe_mode"], "offload");
+  EXPECT_EQ(plans[2]["experts_bytes"], 64424509440);
+}
+
+TEST(Plan, ReadsAModelFolder) {
+  const Outcome outcome = RunProgram(
+      "phalanx",
+      {"plan", "--model", SOURCE_ROOT "/deploy/models/phalanx-mini",
+       "--device-memory", "1GiB", "--moe-mode", "resident", "--json"});
+
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(nlohmann::json::parse(outcome.out)[0]["state_slots"], 25);
+}
+
+TEST(Plan, TellsWhatDoesNotFitAndPrintsTheRest) {
+  const Outcome outcome =
+      RunProgram("phalanx", {"plan", "--preset", "qwen3.6-35b-a3b",
+                             "--device-memory", "24GiB", "--json"});
+
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("44.46 GiB too little"));
+  EXPECT_EQ(nlohmann::json::parse(outcome.out).size(), 1u);
+}
+
+TEST(Plan, NamesAWrongValueWithItsLimits) {
+  const auto says = [](std::vector<std::string> flags) {
+    std::vector<std::string> args = {"plan", "--device-memory", "80GB"};
+    args.insert(args.end(), flags.begin(), flags.end());
+    return RunProgram("phalanx", args).err;
+  };
+
+  EXPECT_THAT(says({"--preset", "gpt-2"}), HasSubstr("preset is \"gpt-2\""));
+  EXPECT_THAT(says({"--model", "/nowhere"}), HasSubstr("/nowhere"));
+  EXPECT_THAT(says({"--preset", "qwen3.6-35b-a3b", "--tp-size", "3"}),
+              HasSubstr("tp_size=3"));
+  EXPECT_THAT(says({"--preset", "qwen3.6-35b-a3b", "--memory-ratio", "2"}),
+              HasSubstr("memory_ratio is 2; must be in (0, 1]"));
+}
 
 // Verbs, against a service that plays a script.
 
