@@ -82,8 +82,9 @@ absl::Status WeightLoader::LoadLayer(int layer) {
 }
 
 MatrixPiece WeightLoader::Piece(TensorRole role, int layer, int expert) {
-  MatrixPiece piece =
-      MakePiece(table_.at(role, layer, expert), SliceOf(role, config_, shape_));
+  MatrixPiece piece = MakePiece(table_.at(role, layer, expert),
+                                table_.scales(role, layer, expert),
+                                SliceOf(role, config_, shape_));
   weights_.non_expert_bytes += piece.piece_bytes();
   return piece;
 }

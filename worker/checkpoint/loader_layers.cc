@@ -16,8 +16,8 @@ absl::Status WeightLoader::LoadAttention(int layer, AttentionWeights* out) {
   MatrixPiece query = Piece(kQProj, layer);
   MatrixPiece gate = query;
   const Range rows = query.ranges[0];
-  query.ranges = HeadHalves(rows, head, HeadHalf::kQuery);
-  gate.ranges = HeadHalves(rows, head, HeadHalf::kGate);
+  query.ranges = GroupParts(rows, 2 * head, {0, head});
+  gate.ranges = GroupParts(rows, 2 * head, {head, 2 * head});
   const MatrixPiece pieces[] = {std::move(query), std::move(gate),
                                 Piece(kKProj, layer), Piece(kVProj, layer)};
   RETURN_IF_ERROR(
@@ -34,13 +34,40 @@ absl::Status WeightLoader::LoadAttention(int layer, AttentionWeights* out) {
       &out->o);
 }
 
+std::vector<MatrixPiece> WeightLoader::InProjPieces(int layer) {
+  if (config_.dialect != Dialect::kNext)
+    return {Piece(kInProjQkv, layer), Piece(kInProjZ, layer),
+            Piece(kInProjB, layer), Piece(kInProjA, layer)};
+  // The file has q, k, v and z key head by key head, and b and a likewise. A
+  // rank's key heads are one run of rows, so the parts are views of it.
+  const int64_t ratio =
+      config_.linear_num_value_heads / config_.linear_num_key_heads;
+  const int64_t key = config_.linear_key_head_dim;
+  const int64_t value = ratio * config_.linear_value_head_dim;
+  std::vector<MatrixPiece> pieces;
+  const auto add_parts = [&](TensorRole role,
+                             std::initializer_list<int64_t> sizes) {
+    const MatrixPiece whole = Piece(role, layer);
+    const Range rows = whole.ranges[0];
+    int64_t group = 0;
+    for (int64_t size : sizes) group += size;
+    int64_t first = 0;
+    for (int64_t size : sizes) {
+      pieces.push_back(whole);
+      pieces.back().ranges = GroupParts(rows, group, {first, first + size});
+      first += size;
+    }
+  };
+  add_parts(kInProjQkvz, {key, key, value, value});
+  add_parts(kInProjBa, {ratio, ratio});
+  return pieces;
+}
+
 absl::Status WeightLoader::LoadGdn(int layer, GdnWeights* out) {
   const int64_t value_rows =
       shape_.gdn_value_heads * config_.linear_value_head_dim;
   const std::string where = absl::StrCat("layers.", layer, ".linear_attn.");
-  const MatrixPiece pieces[] = {Piece(kInProjQkv, layer),
-                                Piece(kInProjZ, layer), Piece(kInProjB, layer),
-                                Piece(kInProjA, layer)};
+  const std::vector<MatrixPiece> pieces = InProjPieces(layer);
   RETURN_IF_ERROR(LoadPacked(
       absl::StrCat(where, "in_proj"),
       {.rows = shape_.conv_channels + value_rows + 2 * shape_.gdn_value_heads,
@@ -96,7 +123,9 @@ absl::Status WeightLoader::LoadExperts(int layer, MoeWeights* out) {
                               absl::StrCat(where, "down")));
   const bool fused = table_.fused_experts(layer);
   const auto piece = [&](TensorRole role, int expert) {
-    return MakePiece(table_.at(role, layer, fused ? -1 : expert),
+    const int tensor = fused ? -1 : expert;
+    return MakePiece(table_.at(role, layer, tensor),
+                     table_.scales(role, layer, tensor),
                      SliceOf(role, config_, shape_), fused ? expert : 0);
   };
   for (int e = 0; e < experts; ++e) {

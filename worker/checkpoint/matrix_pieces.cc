@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "common/check.h"
+#include "common/units.h"
 #include "kernels/bf16.h"
+#include "worker/checkpoint/fp8.h"
 
 namespace phalanx {
 namespace {
@@ -17,8 +19,30 @@ int64_t TotalSize(const std::vector<Range>& ranges) {
   return total;
 }
 
+// As CopyPiece, for codes and multipliers.
+void DequantisePiece(const MatrixPiece& piece, uint16_t* out) {
+  const int64_t scale_row_bytes =
+      CeilDivide(piece.cols, kFp8Block) * kBf16Bytes;
+  const auto copy = [&](int64_t row, Range columns) {
+    DequantiseFp8(piece.data.subspan(static_cast<size_t>(row * piece.cols),
+                                     static_cast<size_t>(piece.cols)),
+                  piece.scales.data() + row / kFp8Block * scale_row_bytes,
+                  columns, out);
+    out += columns.size();
+  };
+  if (piece.by_columns) {
+    for (int64_t row = 0; row < piece.rows; ++row)
+      for (const Range& range : piece.ranges) copy(row, range);
+    return;
+  }
+  for (const Range& range : piece.ranges)
+    for (int64_t row = range.begin; row < range.end; ++row)
+      copy(row, {0, piece.cols});
+}
+
 // Copies the piece to `out`, which has room for all of it.
 void CopyPiece(const MatrixPiece& piece, uint16_t* out) {
+  if (!piece.scales.empty()) return DequantisePiece(piece, out);
   const int64_t row_bytes = piece.cols * kBf16Bytes;
   if (!piece.by_columns) {
     for (const Range& range : piece.ranges) {
@@ -41,7 +65,7 @@ void CopyPiece(const MatrixPiece& piece, uint16_t* out) {
 // Where the piece lies as it stands in the file, if it is in one run there and
 // aligned for its type; else null.
 const uint16_t* InPlace(const MatrixPiece& piece) {
-  if (piece.ranges.size() != 1) return nullptr;
+  if (!piece.scales.empty() || piece.ranges.size() != 1) return nullptr;
   const Range& range = piece.ranges[0];
   if (piece.by_columns && range.size() != piece.cols) return nullptr;
   const std::byte* data = piece.data.data();
@@ -61,16 +85,21 @@ int64_t MatrixPiece::piece_cols() const {
   return by_columns ? TotalSize(ranges) : cols;
 }
 
-MatrixPiece MakePiece(const StoredTensor& tensor, const TensorSlice& slice,
-                      int64_t index) {
+MatrixPiece MakePiece(const StoredTensor& tensor, const StoredTensor* scales,
+                      const TensorSlice& slice, int64_t index) {
   const size_t rank = tensor.shape.size();
   CHECK(rank == 2 || rank == 3);
-  CHECK(tensor.type == StoredType::kBf16);
+  CHECK(tensor.type ==
+        (scales == nullptr ? StoredType::kBf16 : StoredType::kF8E4M3));
   MatrixPiece piece;
   piece.rows = tensor.shape[rank - 2];
   piece.cols = tensor.shape[rank - 1];
-  const size_t bytes =
-      static_cast<size_t>(piece.rows * piece.cols * kBf16Bytes);
+  const size_t bytes = static_cast<size_t>(
+      piece.rows * piece.cols * (scales == nullptr ? kBf16Bytes : 1));
+  if (scales != nullptr) {
+    CHECK(rank == 2 && scales->type == StoredType::kBf16);
+    piece.scales = scales->data;
+  }
   piece.data = tensor.data.subspan(static_cast<size_t>(index) * bytes, bytes);
   piece.by_columns = slice.dim == static_cast<int>(rank) - 1;
   piece.ranges = slice.ranges;
@@ -78,12 +107,12 @@ MatrixPiece MakePiece(const StoredTensor& tensor, const TensorSlice& slice,
   return piece;
 }
 
-std::vector<Range> HeadHalves(Range rows, int64_t head_dim, HeadHalf half) {
-  CHECK(rows.begin % (2 * head_dim) == 0 && rows.size() % (2 * head_dim) == 0);
+std::vector<Range> GroupParts(Range rows, int64_t group, Range part) {
+  CHECK(rows.begin % group == 0 && rows.size() % group == 0);
+  CHECK(part.begin >= 0 && part.end <= group);
   std::vector<Range> ranges;
-  const int64_t offset = half == HeadHalf::kGate ? head_dim : 0;
-  for (int64_t head = rows.begin; head < rows.end; head += 2 * head_dim)
-    ranges.push_back({head + offset, head + offset + head_dim});
+  for (int64_t first = rows.begin; first < rows.end; first += group)
+    ranges.push_back({first + part.begin, first + part.end});
   return ranges;
 }
 

@@ -13,34 +13,38 @@
 
 namespace phalanx {
 
-// Rows or columns of one bf16 matrix of a stored tensor. A view of the tensor.
+// Rows or columns of one matrix of a stored tensor, bf16 or block-FP8. A view
+// of the tensor, and of its multipliers.
 struct MatrixPiece {
-  std::span<const std::byte> data;  // The whole matrix, row-major.
+  std::span<const std::byte> data;    // The whole matrix, row-major.
+  std::span<const std::byte> scales;  // Of all its blocks; empty for bf16.
   int64_t rows = 0;
   int64_t cols = 0;
   bool by_columns =
       false;  // What `ranges` count: columns of all rows, or rows.
   std::vector<Range> ranges;
 
-  // Of the piece, not of the matrix.
+  // Of the piece, not of the matrix; bytes are those of bf16.
   int64_t piece_rows() const;
   int64_t piece_cols() const;
   int64_t piece_bytes() const { return piece_rows() * piece_cols() * 2; }
 };
 
 // The piece of `tensor` that `slice` cuts. A tensor of rank 3 is a stack of
-// matrices (fused experts), `index` one of them.
-MatrixPiece MakePiece(const StoredTensor& tensor, const TensorSlice& slice,
-                      int64_t index = 0);
+// matrices (fused experts), `index` one of them. `scales` are the multipliers
+// of an FP8 tensor of rank 2, null for a bf16 one.
+MatrixPiece MakePiece(const StoredTensor& tensor, const StoredTensor* scales,
+                      const TensorSlice& slice, int64_t index = 0);
 
-// From rows of [query | gate] per head: the queries of all heads in `rows`, or
-// their gates.
-enum class HeadHalf : uint8_t { kQuery, kGate };
-std::vector<Range> HeadHalves(Range rows, int64_t head_dim, HeadHalf half);
+// From rows that are stored group by group, `group` rows each: rows `part` of
+// every group in `rows`. So the queries of [query | gate] per head, or the
+// values of [q | k | v | z] per key head.
+std::vector<Range> GroupParts(Range rows, int64_t group, Range part);
 
 // The pieces below each other as rows [rows, cols]; rows that they do not fill
 // are zero. Points into the stored tensor where that already is the answer,
-// else into `scratch`, which it overwrites. All pieces have `cols` columns.
+// else into `scratch`, which it overwrites; FP8 becomes bf16 on the way. All
+// pieces have `cols` columns.
 const uint16_t* Assemble(std::span<const MatrixPiece> pieces, int64_t rows,
                          int64_t cols, std::vector<uint16_t>* scratch);
 

@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "kernels/sequences.h"
+#include "worker/checkpoint/fp8.h"
 #include "worker/checkpoint/json_fields.h"
 
 namespace phalanx {
@@ -30,43 +31,79 @@ constexpr double kMaxTheta = 1e15;
 // kContractionSlices of them (design.md section 3, rule 1).
 constexpr int64_t kContractionUnit = 2 * kContractionSlices;
 
+constexpr absl::string_view kModelTypes =
+    "\"qwen3_5_moe\", \"qwen3_5_moe_text\" or \"qwen3_next\"";
+
 absl::StatusOr<Dialect> ReadDialect(const std::string& model_type) {
   if (model_type == "qwen3_5_moe") return Dialect::kNested;
   if (model_type == "qwen3_5_moe_text") return Dialect::kFlat;
+  if (model_type == "qwen3_next") return Dialect::kNext;
   constexpr absl::string_view kUse =
-      "; use a checkpoint of model_type qwen3_5_moe or qwen3_5_moe_text";
-  for (const char* known : {"qwen3_next", "qwen3_5", "qwen3_5_text"}) {
+      "; use a checkpoint of model_type qwen3_5_moe, qwen3_5_moe_text or "
+      "qwen3_next";
+  for (const char* known : {"qwen3_5", "qwen3_5_text"}) {
     if (model_type == known)
       return absl::UnimplementedError(absl::StrCat(
           "model_type \"", model_type, "\" is not served yet", kUse));
   }
   return BadField("model_type", model_type,
-                  "must be \"qwen3_5_moe\" or \"qwen3_5_moe_text\"");
-}
-
-// The formats that store weights in fewer bits: known, and not served yet.
-absl::Status RefuseQuantization(const Json& root, const Json& text) {
-  for (const Json* place : {&root, &text}) {
-    for (const char* key : {"quantization_config", "compression_config"}) {
-      const JsonFields fields(*place, "");
-      const Json* found = fields.Find(key);
-      if (found == nullptr || found->empty()) continue;
-      if (!found->is_object())
-        return BadField(key, *found, "must be an object");
-      const auto method = found->find("quant_method");
-      return absl::UnimplementedError(absl::StrCat(
-          key, ".quant_method is ",
-          method == found->end() ? "absent" : RenderJson(*method),
-          "; quantised weights are not served yet: use the bf16 release of "
-          "this model"));
-    }
-  }
-  return absl::OkStatus();
+                  absl::StrCat("must be ", kModelTypes));
 }
 
 // Not json == "word": GCC 12 warns wrongly about its inlined conversion.
 bool IsWord(const Json& value, absl::string_view word) {
   return value.is_string() && value.get_ref<const std::string&>() == word;
+}
+
+// A known way to store weights that is not served.
+absl::Status RefuseQuantization(absl::string_view key, const Json* value,
+                                absl::string_view rule) {
+  return absl::UnimplementedError(absl::StrCat(
+      key, " is ", value == nullptr ? "absent" : RenderJson(*value),
+      ", which is not served; ", rule,
+      ": use the block-FP8 or the bf16 release of this model"));
+}
+
+// Of the ways to store weights in fewer bits, FP8 in blocks is read.
+absl::Status ReadBlockFp8(const JsonFields& fields) {
+  const struct {
+    absl::string_view key;
+    absl::string_view word;
+  } words[] = {{"fmt", "e4m3"}, {"activation_scheme", "dynamic"}};
+  for (const auto& [key, word] : words) {
+    const Json* value = fields.Find(key);
+    if (value != nullptr && !IsWord(*value, word))
+      return RefuseQuantization(absl::StrCat(fields.path(), key), value,
+                                absl::StrCat("must be \"", word, "\""));
+  }
+  const Json* block = fields.Find("weight_block_size");
+  if (block == nullptr || *block != Json::array({kFp8Block, kFp8Block}))
+    return RefuseQuantization(
+        absl::StrCat(fields.path(), "weight_block_size"), block,
+        absl::StrCat("must be [", kFp8Block, ",", kFp8Block, "]"));
+  return absl::OkStatus();
+}
+
+// Whether a weight is FP8 is then asked of the files, tensor by tensor: lists
+// of what was not converted differ from what was.
+absl::Status ReadQuantization(const Json& root, const Json& text,
+                              ModelConfig* config) {
+  for (const Json* place : {&root, &text}) {
+    for (const char* key : {"quantization_config", "compression_config"}) {
+      const Json* found = JsonFields(*place, "").Find(key);
+      if (found == nullptr || found->empty()) continue;
+      if (!found->is_object())
+        return BadField(key, *found, "must be an object");
+      const JsonFields fields(*found, absl::StrCat(key, "."));
+      const Json* method = fields.Find("quant_method");
+      if (method == nullptr || !IsWord(*method, "fp8"))
+        return RefuseQuantization(absl::StrCat(key, ".quant_method"), method,
+                                  "must be \"fp8\"");
+      RETURN_IF_ERROR(ReadBlockFp8(fields));
+      config->block_fp8 = true;
+    }
+  }
+  return absl::OkStatus();
 }
 
 // A string that has one meaning here, or is absent. `later` are values that
@@ -256,8 +293,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json) {
   JsonFields root_fields(root, "");
   if (root_fields.Find("model_type") == nullptr)
     return absl::InvalidArgumentError(
-        "model_type is absent; must be \"qwen3_5_moe\" or "
-        "\"qwen3_5_moe_text\"");
+        absl::StrCat("model_type is absent; must be ", kModelTypes));
   root_fields.String("model_type", &config.model_type);
   RETURN_IF_ERROR(root_fields.status());
   ASSIGN_OR_RETURN(config.dialect, ReadDialect(config.model_type));
@@ -271,7 +307,7 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json) {
       return BadField("text_config", text == nullptr ? Json() : *text,
                       "must be an object where model_type is \"qwen3_5_moe\"");
   }
-  RETURN_IF_ERROR(RefuseQuantization(root, *text));
+  RETURN_IF_ERROR(ReadQuantization(root, *text, &config));
 
   JsonFields fields(*text, path);
   if (config.dialect == Dialect::kNested)

@@ -13,10 +13,11 @@
 namespace phalanx {
 
 // How a checkpoint names and cuts its tensors (model_spec.md 1.1). Others are
-// refused by name until they are built.
+// refused by name.
 enum class Dialect : uint8_t {
   kNested,  // qwen3_5_moe: text_config, model.language_model. prefix.
   kFlat,    // qwen3_5_moe_text: text fields at the root, model. prefix.
+  kNext,    // qwen3_next: as kFlat; in_proj grouped per key head.
 };
 
 enum class LayerKind : uint8_t { kLinearAttention, kFullAttention };
@@ -31,6 +32,7 @@ struct ModelConfig {
   int64_t max_position_embeddings = 0;
   float rms_norm_eps = 0;
   bool tie_word_embeddings = false;
+  bool block_fp8 = false;  // Matrices may be FP8 with multipliers per block.
   std::vector<LayerKind> layer_types;  // One a layer.
 
   // Gated attention.

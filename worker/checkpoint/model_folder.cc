@@ -86,8 +86,8 @@ absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& model_dir) {
   if (std::filesystem::exists(quantized, error))
     return absl::UnimplementedError(absl::StrCat(
         quantized,
-        " says that weights are quantised, which is not served yet; "
-        "use the bf16 release of this model"));
+        " says that weights are quantised in a way that is not served: use the "
+        "block-FP8 or the bf16 release of this model"));
   auto config = ParseModelConfig(text);
   if (!config.ok()) return InFile(path, config.status());
   return config;

@@ -23,7 +23,7 @@ inline constexpr size_t kMaxSafetensorsTensors = size_t{1} << 20;
 inline constexpr size_t kMaxSafetensorsRank = 8;
 inline constexpr size_t kMaxTensorNameBytes = 512;
 
-// The element types the container knows; the loader reads two of them.
+// The element types the container knows; the loader reads three of them.
 enum class StoredType : uint8_t {
   kBool,
   kU8,

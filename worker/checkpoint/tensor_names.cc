@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/check.h"
+#include "worker/checkpoint/fp8.h"
 
 namespace phalanx {
 namespace {
@@ -45,6 +46,8 @@ constexpr RoleName kLayerNames[] = {
     {kInProjZ, "linear_attn.in_proj_z.weight"},
     {kInProjB, "linear_attn.in_proj_b.weight"},
     {kInProjA, "linear_attn.in_proj_a.weight"},
+    {kInProjQkvz, "linear_attn.in_proj_qkvz.weight"},
+    {kInProjBa, "linear_attn.in_proj_ba.weight"},
     {kConv, "linear_attn.conv1d.weight"},
     {kALog, "linear_attn.A_log"},
     {kDtBias, "linear_attn.dt_bias"},
@@ -102,6 +105,7 @@ bool ConsumeIndex(absl::string_view* text, int* index) {
 std::optional<TensorId> ParseLayerName(absl::string_view name, bool mtp) {
   TensorId id;
   id.mtp = mtp;
+  id.scale = absl::ConsumeSuffix(&name, kScaleSuffix);
   if (!ConsumeIndex(&name, &id.layer)) return std::nullopt;
   std::optional<TensorRole> role = RoleOf(kLayerNames, name);
   if (!role.has_value() && absl::ConsumePrefix(&name, kExperts) &&
@@ -142,9 +146,11 @@ std::string TensorName(const TensorId& id, absl::string_view prefix) {
   if (id.role == kLmHead) return std::string(kLmHeadName);
   if (id.layer < 0) return absl::StrCat(prefix, NameOf(kGlobalNames, id.role));
   const std::string layer = absl::StrCat(prefix, kLayers, id.layer, ".");
-  if (id.expert < 0) return absl::StrCat(layer, NameOf(kLayerNames, id.role));
+  const absl::string_view suffix = id.scale ? kScaleSuffix : "";
+  if (id.expert < 0)
+    return absl::StrCat(layer, NameOf(kLayerNames, id.role), suffix);
   return absl::StrCat(layer, kExperts, id.expert, ".",
-                      NameOf(kExpertNames, id.role));
+                      NameOf(kExpertNames, id.role), suffix);
 }
 
 absl::string_view LanguagePrefix(absl::string_view name) {

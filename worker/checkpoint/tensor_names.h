@@ -2,10 +2,11 @@
 #define PHALANX_WORKER_CHECKPOINT_TENSOR_NAMES_H_
 
 // What the tensors of a checkpoint are called (model_spec.md 3.1, 3.2). The
-// nested and the flat dialect differ in the prefix alone, and fused experts
-// from single ones in three names; a dialect with other tensors adds its roles
-// here, its shapes and slices in tensor_rules.cc, and its copying to the
-// loader.
+// nested and the flat dialect differ in the prefix alone, fused experts from
+// single ones in three names, and Qwen3-Next in two; a block-FP8 weight has its
+// multipliers in a second tensor, named after it. A dialect with other tensors
+// adds its roles here, its shapes and slices in tensor_rules.cc, and its
+// copying to the loader.
 
 #include <compare>
 #include <cstdint>
@@ -34,6 +35,8 @@ enum class TensorRole : uint8_t {
   kInProjZ,
   kInProjB,
   kInProjA,
+  kInProjQkvz,  // Qwen3-Next: per key head, rows of q, k, v and z.
+  kInProjBa,    // Qwen3-Next: per key head, rows of b and a.
   kConv,
   kALog,
   kDtBias,
@@ -63,6 +66,7 @@ struct TensorId {
   TensorRole role = TensorRole::kEmbed;
   int layer = -1;
   int expert = -1;
+  bool scale = false;  // The multipliers of a weight, not the weight.
 
   auto operator<=>(const TensorId&) const = default;
 };

@@ -1,5 +1,9 @@
 #include "worker/checkpoint/tensor_rules.h"
 
+#include "common/check.h"
+#include "common/units.h"
+#include "worker/checkpoint/fp8.h"
+
 namespace phalanx {
 
 using enum TensorRole;
@@ -38,6 +42,10 @@ std::vector<int64_t> ExpectedShape(TensorRole role, const ModelConfig& config) {
     case kInProjB:
     case kInProjA:
       return {c.linear_num_value_heads, h};
+    case kInProjQkvz:
+      return {qkv_rows + value_rows, h};
+    case kInProjBa:
+      return {2 * c.linear_num_value_heads, h};
     case kConv:
       return {qkv_rows, 1, c.linear_conv_kernel_dim};
     case kALog:
@@ -74,6 +82,40 @@ std::vector<int64_t> ExpectedShape(TensorRole role, const ModelConfig& config) {
 bool IsAllowedType(TensorRole role, StoredType type) {
   if (type == StoredType::kBf16) return true;
   return type == StoredType::kF32 && (role == kALog || role == kGdnNorm);
+}
+
+bool MayBeFp8(TensorRole role) {
+  switch (role) {
+    case kQProj:
+    case kKProj:
+    case kVProj:
+    case kOProj:
+    case kInProjQkv:
+    case kInProjZ:
+    case kInProjB:
+    case kInProjA:
+    case kInProjQkvz:
+    case kInProjBa:
+    case kOutProj:
+    case kRouter:
+    case kExpertGate:
+    case kExpertUp:
+    case kExpertDown:
+    case kSharedGateProj:
+    case kSharedUpProj:
+    case kSharedDownProj:
+    case kSharedExpertGate:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::vector<int64_t> ScaleShape(TensorRole role, const ModelConfig& config) {
+  CHECK(MayBeFp8(role));
+  std::vector<int64_t> shape = ExpectedShape(role, config);
+  for (int64_t& size : shape) size = CeilDivide(size, kFp8Block);
+  return shape;
 }
 
 TensorSlice SliceOf(TensorRole role, const ModelConfig& config,
@@ -113,6 +155,10 @@ TensorSlice SliceOf(TensorRole role, const ModelConfig& config,
     }
     case kInProjZ:
       return chunk(0, value_rows);
+    case kInProjQkvz:
+      return chunk(0, 2 * (key_rows + value_rows));
+    case kInProjBa:
+      return chunk(0, 2 * c.linear_num_value_heads);
     case kInProjB:
     case kInProjA:
     case kALog:
@@ -146,7 +192,7 @@ std::optional<TensorSlice> SliceOfName(absl::string_view name,
                                        const ModelConfig& config,
                                        const LocalShape& shape) {
   const std::optional<TensorId> id = ParseTensorName(name);
-  if (!id.has_value()) return std::nullopt;
+  if (!id.has_value() || id->scale) return std::nullopt;
   return SliceOf(id->role, config, shape);
 }
 

@@ -29,13 +29,22 @@ struct TensorSlice {
 // As the checkpoint stores it, before any rank cuts it.
 std::vector<int64_t> ExpectedShape(TensorRole role, const ModelConfig& config);
 
-// BF16 for all; F32 as well where releases store it so.
+// Of a tensor without multipliers: BF16 for all; F32 as well where releases
+// store it so.
 bool IsAllowedType(TensorRole role, StoredType type);
+
+// True for matrices that a block-FP8 release may store as codes and
+// multipliers: those of the layers, each expert on its own.
+bool MayBeFp8(TensorRole role);
+
+// Of the multipliers of a matrix that may be FP8.
+std::vector<int64_t> ScaleShape(TensorRole role, const ModelConfig& config);
 
 TensorSlice SliceOf(TensorRole role, const ModelConfig& config,
                     const LocalShape& shape);
 
-// By the checkpoint's name, MTP head included. Nothing for an unknown name.
+// By the checkpoint's name, MTP head included. Nothing for an unknown name, or
+// for multipliers: their weight's slice says which are read.
 std::optional<TensorSlice> SliceOfName(absl::string_view name,
                                        const ModelConfig& config,
                                        const LocalShape& shape);

@@ -32,11 +32,15 @@ void ForEachExpected(const ModelConfig& config, const Found& found,
     visit_all({kInputNorm, kPostAttentionNorm, kRouter, kSharedGateProj,
                kSharedUpProj, kSharedDownProj, kSharedExpertGate});
     if (config.layer_types[static_cast<size_t>(layer)] ==
-        LayerKind::kFullAttention)
+        LayerKind::kFullAttention) {
       visit_all({kQProj, kKProj, kVProj, kOProj, kQNorm, kKNorm});
-    else
-      visit_all({kInProjQkv, kInProjZ, kInProjB, kInProjA, kConv, kALog,
-                 kDtBias, kGdnNorm, kOutProj});
+    } else {
+      visit_all({kConv, kALog, kDtBias, kGdnNorm, kOutProj});
+      if (config.dialect == Dialect::kNext)
+        visit_all({kInProjQkvz, kInProjBa});
+      else
+        visit_all({kInProjQkv, kInProjZ, kInProjB, kInProjA});
+    }
     // One tensor of a single expert decides; with none at all, the fused names
     // are what is missing.
     const auto first = found.lower_bound(
@@ -53,11 +57,12 @@ void ForEachExpected(const ModelConfig& config, const Found& found,
   }
 }
 
-std::string Describe(absl::string_view name, const StoredTensor& tensor,
+std::string Describe(const StoredTensor& tensor, StoredType type,
                      const std::vector<int64_t>& shape) {
-  return absl::StrCat(name, " is ", StoredTypeName(tensor.type), " [",
-                      absl::StrJoin(tensor.shape, ","), "], must be BF16 [",
-                      absl::StrJoin(shape, ","), "]");
+  return absl::StrCat(tensor.name, " is ", StoredTypeName(tensor.type), " [",
+                      absl::StrJoin(tensor.shape, ","), "], must be ",
+                      StoredTypeName(type), " [", absl::StrJoin(shape, ","),
+                      "]");
 }
 
 // What is wrong with a checkpoint, by kind.
@@ -107,9 +112,27 @@ absl::StatusOr<TensorTable> TensorTable::Match(const Checkpoint& checkpoint,
     if (it == found.end()) return faults.missing.Add(TensorName(id, prefix));
     const StoredTensor& tensor = *it->second;
     const std::vector<int64_t> shape = ExpectedShape(id.role, config);
-    if (tensor.shape != shape || !IsAllowedType(id.role, tensor.type))
-      faults.wrong.Add(Describe(tensor.name, tensor, shape));
     table.tensors_.emplace(id, &tensor);
+    const bool fp8 = tensor.type == StoredType::kF8E4M3;
+    TensorId scale_id = id;
+    scale_id.scale = true;
+    const auto scale = found.find(scale_id);
+    const bool may_be_fp8 = config.block_fp8 && MayBeFp8(id.role);
+    if (!may_be_fp8 || (scale == found.end() && !fp8)) {
+      if (tensor.shape != shape || !IsAllowedType(id.role, tensor.type))
+        faults.wrong.Add(Describe(tensor, StoredType::kBf16, shape));
+      return;
+    }
+    if (tensor.shape != shape || !fp8)
+      faults.wrong.Add(Describe(tensor, StoredType::kF8E4M3, shape));
+    if (scale == found.end())
+      return faults.missing.Add(TensorName(scale_id, prefix));
+    table.tensors_.emplace(*scale);
+    const std::vector<int64_t> scale_shape = ScaleShape(id.role, config);
+    if (scale->second->shape != scale_shape ||
+        scale->second->type != StoredType::kBf16)
+      faults.wrong.Add(
+          Describe(*scale->second, StoredType::kBf16, scale_shape));
   });
   for (const auto& [id, tensor] : found)
     if (!table.tensors_.contains(id)) faults.unexpected.Add(tensor->name);
@@ -124,6 +147,13 @@ const StoredTensor& TensorTable::at(TensorRole role, int layer,
       tensors_.find(TensorId{.role = role, .layer = layer, .expert = expert});
   CHECK(it != tensors_.end());
   return *it->second;
+}
+
+const StoredTensor* TensorTable::scales(TensorRole role, int layer,
+                                        int expert) const {
+  const auto it = tensors_.find(
+      TensorId{.role = role, .layer = layer, .expert = expert, .scale = true});
+  return it == tensors_.end() ? nullptr : it->second;
 }
 
 bool TensorTable::fused_experts(int layer) const {

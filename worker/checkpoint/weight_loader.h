@@ -38,6 +38,8 @@ class WeightLoader {
   absl::Status LoadLayer(int layer);
   absl::Status LoadAttention(int layer, AttentionWeights* out);
   absl::Status LoadGdn(int layer, GdnWeights* out);
+  // Rows q | k | v | z | b | a, from either layout.
+  std::vector<MatrixPiece> InProjPieces(int layer);
   absl::Status LoadMoe(int layer, MoeWeights* out);
   absl::Status LoadExperts(int layer, MoeWeights* out);
 

@@ -71,6 +71,24 @@ TensorSpecs ReadTensors(const std::string& model_dir) {
   return tensors;
 }
 
+std::string SliceBytes(const TensorSpec& tensor, const TensorSlice& slice) {
+  if (slice.dim == TensorSlice::kWhole) return tensor.data;
+  int64_t outer = 1;
+  for (int i = 0; i < slice.dim; ++i)
+    outer *= tensor.shape[static_cast<size_t>(i)];
+  const int64_t size = tensor.shape[static_cast<size_t>(slice.dim)];
+  const int64_t inner_bytes =
+      static_cast<int64_t>(tensor.data.size()) / (outer * size);
+  std::string bytes;
+  for (int64_t o = 0; o < outer; ++o)
+    for (const Range& range : slice.ranges)
+      bytes += tensor.data.substr(
+          static_cast<size_t>((o * size + range.begin) * inner_bytes),
+          static_cast<size_t>(range.size() * inner_bytes));
+  return bytes +
+         std::string(static_cast<size_t>(slice.padding * inner_bytes), '\0');
+}
+
 std::string ReadBytes(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   CHECK(file.good());

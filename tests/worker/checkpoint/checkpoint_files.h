@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "worker/checkpoint/safetensors.h"
+#include "worker/checkpoint/tensor_rules.h"
 
 namespace phalanx {
 
@@ -46,6 +47,9 @@ std::string SafetensorsBytes(const TensorSpecs& tensors);
 
 // All tensors of the .safetensors files of a folder.
 TensorSpecs ReadTensors(const std::string& model_dir);
+
+// The bytes of `tensor` that `slice` cuts, row-major, padding included.
+std::string SliceBytes(const TensorSpec& tensor, const TensorSlice& slice);
 
 std::string ReadBytes(const std::string& path);
 nlohmann::json ReadJson(const std::string& path);

@@ -11,23 +11,26 @@
 #include "tests/support/status_matchers.h"
 #include "tests/worker/checkpoint/checkpoint_files.h"
 #include "tests/worker/checkpoint/fake_backend.h"
+#include "tests/worker/checkpoint/plain_tensors.h"
 
 namespace phalanx {
 namespace {
 
 constexpr char kMoe[] = GOLDEN_DIR "/models/moe";
 constexpr char kMoeText[] = GOLDEN_DIR "/models/moe_text";
+constexpr char kFp8[] = GOLDEN_DIR "/models/moe_fp8";
+constexpr char kNext[] = GOLDEN_DIR "/models/next";
 constexpr char kMini[] = SOURCE_ROOT "/deploy/models/phalanx-mini";
 
 using Row = std::vector<uint16_t>;
 using Matrix = std::vector<Row>;
 
-// The stored tensors, read and cut here in the plainest way, as the loader's
-// yardstick: it uses nothing of the loader but names of files.
+// The stored tensors in the plain dialect, cut here in the plainest way, as the
+// loader's yardstick: it uses nothing of the loader but names of files.
 class Yardstick {
  public:
   explicit Yardstick(const std::string& model_dir)
-      : tensors_(ReadTensors(model_dir)) {}
+      : tensors_(ReadPlainTensors(model_dir)) {}
 
   const TensorSpecs& tensors() const { return tensors_; }
   const TensorSpec& at(const std::string& name) const {
@@ -391,6 +394,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Moe8", kMoe, "model.language_model.", 8},
                     Case{"MoeText1", kMoeText, "model.", 1},
                     Case{"MoeText2", kMoeText, "model.", 2},
+                    Case{"Fp8At1", kFp8, "model.language_model.", 1},
+                    Case{"Fp8At2", kFp8, "model.language_model.", 2},
+                    Case{"Fp8At4", kFp8, "model.language_model.", 4},
+                    Case{"Fp8At8", kFp8, "model.language_model.", 8},
+                    Case{"Next1", kNext, "model.", 1},
+                    Case{"Next2", kNext, "model.", 2},
+                    Case{"Next4", kNext, "model.", 4},
                     Case{"Mini1", kMini, "model.language_model.", 1},
                     Case{"Mini2", kMini, "model.language_model.", 2},
                     Case{"Mini4", kMini, "model.language_model.", 4},

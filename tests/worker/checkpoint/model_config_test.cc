@@ -22,6 +22,8 @@ constexpr auto kLinear = LayerKind::kLinearAttention;
 constexpr auto kFull = LayerKind::kFullAttention;
 
 Json Nested() { return ReadJson(GOLDEN_DIR "/models/moe/config.json"); }
+Json Fp8() { return ReadJson(GOLDEN_DIR "/models/moe_fp8/config.json"); }
+Json Next() { return ReadJson(GOLDEN_DIR "/models/next/config.json"); }
 Json Flat() { return ReadJson(GOLDEN_DIR "/models/moe_text/config.json"); }
 
 TEST(ParseModelConfig, ReadsTheNestedDialect) {
@@ -130,6 +132,47 @@ TEST(ParseModelConfig, TakesNullForAbsent) {
   EXPECT_EQ(config->rms_norm_eps, 1e-6f);
 }
 
+TEST(ParseModelConfig, ReadsBlockFp8) {
+  const auto config = ParseModelConfig(Fp8().dump());
+  ASSERT_OK(config);
+  EXPECT_TRUE(config->block_fp8);
+}
+
+TEST(ParseModelConfig, ReadsBlockFp8OfTheTextConfig) {
+  Json json = Fp8();
+  json["text_config"]["quantization_config"] = json["quantization_config"];
+  json.erase("quantization_config");
+  const auto config = ParseModelConfig(json.dump());
+  ASSERT_OK(config);
+  EXPECT_TRUE(config->block_fp8);
+}
+
+TEST(ParseModelConfig, TakesWeightsForBf16WithoutAWordOnThem) {
+  const auto config = ParseModelConfig(Flat().dump());
+  ASSERT_OK(config);
+  EXPECT_FALSE(config->block_fp8);
+}
+
+// Flat rope_theta, no layer_types, norm_topk_prob in the file.
+TEST(ParseModelConfig, ReadsQwen3Next) {
+  const auto config = ParseModelConfig(Next().dump());
+  ASSERT_OK(config);
+  EXPECT_EQ(config->dialect, Dialect::kNext);
+  EXPECT_EQ(config->rope_theta, 1e7);
+  EXPECT_EQ(config->rotary_dim, 8);
+  EXPECT_TRUE(config->norm_topk_prob);
+  EXPECT_THAT(config->layer_types,
+              ElementsAre(kLinear, kLinear, kLinear, kFull));
+}
+
+TEST(ParseModelConfig, ReadsNormTopkProbOfQwen3Next) {
+  Json json = Next();
+  json["norm_topk_prob"] = false;
+  const auto config = ParseModelConfig(json.dump());
+  ASSERT_OK(config);
+  EXPECT_FALSE(config->norm_topk_prob);
+}
+
 TEST(ParseModelConfig, LetsAnExplicitNormTopkProbWin) {
   Json json = Flat();
   json["norm_topk_prob"] = false;
@@ -173,26 +216,44 @@ Refusal Set(const char* name, const char* key, Json value, const char* message,
   return {name, [key, value](Json& root) { root[key] = value; }, code, message};
 }
 
+// The block-FP8 release's quantization_config with one member changed.
+Refusal Fp8With(const char* name, const char* key, Json value,
+                const char* message) {
+  Json quantization = Fp8()["quantization_config"];
+  quantization[key] = std::move(value);
+  return Set(name, "quantization_config", quantization, message, kLater);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Dialects, ParseModelConfigRefuses,
     testing::Values(
-        Set("NextDialect", "model_type", "qwen3_next",
-            "model_type \"qwen3_next\" is not served yet; use", kLater),
         Set("DenseDialect", "model_type", "qwen3_5",
             "model_type \"qwen3_5\" is not served yet", kLater),
         Set("DenseText", "model_type", "qwen3_5_text", "not served yet",
             kLater),
         Set("UnknownModel", "model_type", "llama",
-            "model_type is \"llama\"; must be \"qwen3_5_moe\""),
+            "model_type is \"llama\"; must be \"qwen3_5_moe\", "
+            "\"qwen3_5_moe_text\" or \"qwen3_next\""),
         Set("ModelTypeOfAnotherKind", "model_type", 7, "model_type is 7"),
         Refusal{"NoModelType", [](Json& root) { root.erase("model_type"); },
                 kInvalid, "model_type is absent"},
         Set("NestedWithoutText", "model_type", "qwen3_5_moe",
             "text_config is null"),
-        Set("Fp8", "quantization_config", {{"quant_method", "fp8"}},
-            "quantization_config.quant_method is \"fp8\"", kLater),
+        Fp8With("Fp8OfOneScale", "weight_block_size", nullptr,
+                "quantization_config.weight_block_size is absent, which is "
+                "not served; must be [128,128]"),
+        Fp8With("Fp8OfOtherBlocks", "weight_block_size", {64, 128},
+                "weight_block_size is [64,128], which is not served"),
+        Fp8With("Fp8OfABlockThatIsNone", "weight_block_size", 128,
+                "weight_block_size is 128, which"),
+        Fp8With("Fp8OfStaticActivations", "activation_scheme", "static",
+                "quantization_config.activation_scheme is \"static\", which is "
+                "not served; must be \"dynamic\""),
+        Fp8With("Fp8OfAnotherFormat", "fmt", "e5m2", "fmt is \"e5m2\""),
+        Set("QuantisedNobodyKnowsHow", "quantization_config", {{"bits", 4}},
+            "quantization_config.quant_method is absent", kLater),
         Set("Gptq", "quantization_config", {{"quant_method", "gptq"}},
-            "use the bf16 release", kLater),
+            "use the block-FP8 or the bf16 release", kLater),
         Set("Awq", "quantization_config", {{"quant_method", "awq"}}, "\"awq\"",
             kLater),
         Set("Modelopt", "quantization_config", {{"quant_method", "modelopt"}},

@@ -16,31 +16,13 @@ using testing::ElementsAre;
 
 constexpr char kMoe[] = GOLDEN_DIR "/models/moe";
 
-// The bytes of `tensor` that `slice` cuts, row-major, padding included.
-std::string SliceBytes(const TensorSpec& tensor, const TensorSlice& slice) {
-  if (slice.dim == TensorSlice::kWhole) return tensor.data;
-  int64_t outer = 1;
-  for (int i = 0; i < slice.dim; ++i)
-    outer *= tensor.shape[static_cast<size_t>(i)];
-  const int64_t size = tensor.shape[static_cast<size_t>(slice.dim)];
-  const int64_t inner_bytes =
-      static_cast<int64_t>(tensor.data.size()) / (outer * size);
-  std::string bytes;
-  for (int64_t o = 0; o < outer; ++o)
-    for (const Range& range : slice.ranges)
-      bytes += tensor.data.substr(
-          static_cast<size_t>((o * size + range.begin) * inner_bytes),
-          static_cast<size_t>(range.size() * inner_bytes));
-  return bytes +
-         std::string(static_cast<size_t>(slice.padding * inner_bytes), '\0');
-}
-
-// Compares every tensor of the golden file that `wanted` picks, for each TP
-// size and rank; counts how many there were.
-int CompareWithGolden(bool (*wanted)(TensorRole)) {
-  const nlohmann::json golden = ReadJson(GOLDEN_DIR "/tp/moe.json");
-  const TensorSpecs tensors = ReadTensors(kMoe);
-  const auto config = LoadModelConfig(kMoe);
+// Compares every tensor of a model's golden file that `wanted` picks, for each
+// TP size and rank, as stored; counts how many there were.
+int CompareWithGolden(const std::string& model, bool (*wanted)(TensorRole)) {
+  const nlohmann::json golden = ReadJson(GOLDEN_DIR "/tp/" + model + ".json");
+  const std::string model_dir = GOLDEN_DIR "/models/" + model;
+  const TensorSpecs tensors = ReadTensors(model_dir);
+  const auto config = LoadModelConfig(model_dir);
   EXPECT_OK(config);
   int compared = 0;
   for (int tp_size : {1, 2, 4, 8}) {
@@ -89,7 +71,7 @@ TEST(ShardTp, OfOneRankIsAll) { EXPECT_EQ(ShardTp(12, 0, 1), (Range{0, 12})); }
 
 TEST(ShardTp, PlainAndReplicatedTensorsMatchTheGoldenSlices) {
   const int compared = CompareWithGolden(
-      [](TensorRole role) { return !IsPartSplit(role) && !IsKv(role); });
+      "moe", [](TensorRole role) { return !IsPartSplit(role) && !IsKv(role); });
   EXPECT_GT(compared, 1000);
 }
 
@@ -119,7 +101,7 @@ TEST(ShardTpParts, RanksTogetherHoldEveryRowOnce) {
 }
 
 TEST(ShardTpParts, FusedTensorsMatchTheGoldenSlices) {
-  EXPECT_GT(CompareWithGolden(IsPartSplit), 50);
+  EXPECT_GT(CompareWithGolden("moe", IsPartSplit), 50);
 }
 
 TEST(ShardTpPartsReplicate, CutsPartsThatHaveEnoughHeads) {
@@ -145,7 +127,12 @@ TEST(ShardTpPartsReplicate, GivesEachRankTheHeadThatItsQueriesRead) {
 }
 
 TEST(ShardTpPartsReplicate, KeysAndValuesMatchTheGoldenSlices) {
-  EXPECT_GT(CompareWithGolden(IsKv), 50);
+  EXPECT_GT(CompareWithGolden("moe", IsKv), 50);
+}
+
+TEST(SliceOfName, OfAnFp8ReleaseMatchesTheGoldenSlices) {
+  EXPECT_GT(CompareWithGolden("moe_fp8", [](TensorRole) { return true; }),
+            1000);
 }
 
 TEST(SliceOfName, KnowsNoNameOfAnotherFamily) {

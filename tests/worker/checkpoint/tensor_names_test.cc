@@ -21,6 +21,15 @@ TEST(ParseTensorName, ReadsSingleExperts) {
       (TensorId{.role = TensorRole::kExpertUp, .layer = 3, .expert = 255}));
 }
 
+TEST(ParseTensorName, ReadsTheMultipliersOfAWeight) {
+  EXPECT_EQ(
+      ParseTensorName("model.layers.3.mlp.experts.7.up_proj.weight_scale_inv"),
+      (TensorId{.role = TensorRole::kExpertUp,
+                .layer = 3,
+                .expert = 7,
+                .scale = true}));
+}
+
 TEST(ParseTensorName, TellsTheMtpHeadFromTheModel) {
   EXPECT_EQ(
       ParseTensorName("mtp.layers.0.mlp.experts.down_proj"),
@@ -36,7 +45,8 @@ TEST(ParseTensorName, KnowsNothingElse) {
         "model.layers.99999999999.input_layernorm.weight",
         "model.layers.0.mlp.experts.gate_up_proj.weight",
         "model.layers.0.mlp.experts.0.gate_up_proj",
-        "model.layers.0.self_attn.q_proj.weight_scale_inv",
+        "model.layers.0.self_attn.q_proj.weight_scale",
+        "model.norm.weight_scale_inv", "lm_head.weight_scale_inv",
         "model.lm_head.weight", "model.layers.0"})
     EXPECT_FALSE(ParseTensorName(name).has_value()) << name;
 }
@@ -45,6 +55,10 @@ TEST(TensorName, IsTheInverse) {
   for (const char* name : {"model.embed_tokens.weight", "model.norm.weight",
                            "lm_head.weight", "model.layers.7.linear_attn.A_log",
                            "model.layers.7.mlp.experts.gate_up_proj",
+                           "model.layers.7.linear_attn.in_proj_qkvz.weight",
+                           "model.layers.7.self_attn.o_proj.weight_scale_inv",
+                           "model.layers.7.mlp.experts.0.up_proj."
+                           "weight_scale_inv",
                            "model.layers.7.mlp.experts.0.down_proj.weight"})
     EXPECT_EQ(TensorName(*ParseTensorName(name), "model."), name);
 }

@@ -27,6 +27,7 @@ constexpr int64_t kLaneBlocks = kMaxTokens / kKvBlockTokens;
 struct Model {
   const char* name;
   std::vector<int> tp_sizes;
+  int64_t parameter_bytes;  // Of A_log and the gated norm, as stored.
 
   std::string dir() const {
     return name == std::string("phalanx-mini")
@@ -37,9 +38,11 @@ struct Model {
 
 void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
 
-const Model kModels[] = {{"moe", {1, 2, 4, 8}},
-                         {"moe_text", {1, 2}},
-                         {"phalanx-mini", {1, 2, 4, 8}}};
+const Model kModels[] = {{"moe", {1, 2, 4, 8}, 4},
+                         {"moe_text", {1, 2}, 2},
+                         {"moe_fp8", {1, 2, 4, 8}, 2},
+                         {"next", {1, 2, 4}, 2},
+                         {"phalanx-mini", {1, 2, 4, 8}, 4}};
 
 // Any ids will do here: a fixed walk through the vocabulary.
 std::vector<int32_t> Ids(int64_t count, int64_t vocab_size, int64_t start) {
@@ -457,8 +460,6 @@ Share ShareOf(const ModelConfig& c, int64_t rank, int64_t N,
 
 TEST(TensorParallelShare, EveryRankHoldsItsShareAndNoMore) {
   for (const Model& model : kModels) {
-    const int64_t parameter_bytes =
-        model.name == std::string("moe_text") ? 2 : 4;
     for (const int tp_size : model.tp_sizes) {
       auto group = MakeGroup(model, tp_size, FmaKernels());
       for (int r = 0; r < tp_size; ++r) {
@@ -466,7 +467,7 @@ TEST(TensorParallelShare, EveryRankHoldsItsShareAndNoMore) {
                      " of " + std::to_string(tp_size));
         const TpGroup::Rank& rank = group->rank(r);
         const Share share =
-            ShareOf(group->config(), r, tp_size, parameter_bytes);
+            ShareOf(group->config(), r, tp_size, model.parameter_bytes);
         EXPECT_EQ(rank.weights.expert_bytes, share.experts);
         EXPECT_EQ(rank.weights.non_expert_bytes, share.non_experts);
         EXPECT_EQ(rank.runner->kv_cache().bytes(),
