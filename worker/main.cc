@@ -197,14 +197,14 @@ void AddMemory(const Backend& backend, const Weights& weights,
       runner.kv_cache().bytes(),
       runner.state_cache().bytes(),
       weights.non_expert_bytes,
-      backend.allocated_bytes(MemoryCategory::kWorkspace),
+      backend.allocated_bytes_of(MemoryCategory::kWorkspace),
       comm_bytes};
   for (int i = 0; i < kMemoryCategories; ++i) {
     v1::MemoryUse* use = facts.add_memory();
     use->set_category(kMemoryCategoryNames[i]);
     use->set_bytes(share[i]);
     use->set_allocated_bytes(
-        backend.allocated_bytes(static_cast<MemoryCategory>(i)));
+        backend.allocated_bytes_of(static_cast<MemoryCategory>(i)));
     if (i == static_cast<int>(MemoryCategory::kComm))
       use->set_allocated_bytes(use->allocated_bytes() + comm_bytes);
   }

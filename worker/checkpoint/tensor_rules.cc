@@ -131,6 +131,10 @@ TensorSlice SliceOf(TensorRole role, const ModelConfig& config,
   const auto chunk = [&](int dim, int64_t size) {
     return TensorSlice{.dim = dim, .ranges = {ShardTp(size, rank, tp)}};
   };
+  const auto moe_chunk = [&](int dim, int64_t size) {
+    return TensorSlice{
+        .dim = dim, .ranges = {ShardTp(size, shape.moe_part, shape.moe_parts)}};
+  };
   const int64_t key_rows = c.linear_num_key_heads * c.linear_key_head_dim;
   const int64_t value_rows = c.linear_num_value_heads * c.linear_value_head_dim;
   switch (role) {
@@ -169,20 +173,21 @@ TensorSlice SliceOf(TensorRole role, const ModelConfig& config,
     case kExpertsGateUp: {
       const int64_t parts[] = {c.moe_intermediate_size,
                                c.moe_intermediate_size};
-      return {.dim = 1, .ranges = ShardTpParts(parts, rank, tp)};
+      return {.dim = 1,
+              .ranges = ShardTpParts(parts, shape.moe_part, shape.moe_parts)};
     }
     case kExpertsDown:
-      return chunk(2, c.moe_intermediate_size);
+      return moe_chunk(2, c.moe_intermediate_size);
     case kExpertGate:
     case kExpertUp:
-      return chunk(0, c.moe_intermediate_size);
+      return moe_chunk(0, c.moe_intermediate_size);
     case kExpertDown:
-      return chunk(1, c.moe_intermediate_size);
+      return moe_chunk(1, c.moe_intermediate_size);
     case kSharedGateProj:
     case kSharedUpProj:
-      return chunk(0, c.shared_expert_intermediate_size);
+      return moe_chunk(0, c.shared_expert_intermediate_size);
     case kSharedDownProj:
-      return chunk(1, c.shared_expert_intermediate_size);
+      return moe_chunk(1, c.shared_expert_intermediate_size);
     default:
       return {};  // Norms, router, shared gate: replicated.
   }

@@ -74,7 +74,7 @@ absl::StatusOr<std::unique_ptr<Qwen35Moe>> Qwen35Moe::Create(
       Buffer logits,
       backend.Allocate(local.tp_size * limits.logit_rows * local.vocab_rows *
                            ElementBytes(DType::kF32),
-                       MemoryCategory::kWorkspace, "the logits of a step"));
+                       MemoryComponent::kActivations, "the logits of a step"));
   std::unique_ptr<Qwen35Moe> model(new Qwen35Moe(backend.ops(), config, local,
                                                  weights, std::move(scratch),
                                                  std::move(logits)));
