@@ -25,7 +25,8 @@ struct PlanFlags {
   std::string model_dir;
   std::string preset;
   std::vector<int> tp_sizes = {1};
-  std::vector<std::string> moe_modes = {"resident", "offload"};
+  // Unless told: every mode that the model has.
+  std::vector<std::string> moe_modes;
   std::string bank = "sharded";
   std::string device_memory;
   double memory_ratio = 0.9;
@@ -49,7 +50,7 @@ void AddPlanFlags(CLI::App& app, PlanFlags& flags) {
       ->delimiter(',')
       ->expected(1, kMaxListed)
       ->check(CLI::IsMember({"resident", "offload"}))
-      ->capture_default_str();
+      ->default_str("[resident,offload]");
   app.add_option("--offload-bank", flags.bank,
                  "What a card takes of an expert in offload")
       ->check(CLI::IsMember({"full", "sharded"}))
@@ -95,11 +96,18 @@ absl::StatusOr<Question> MakeQuestion(const PlanFlags& flags) {
   return question;
 }
 
+std::vector<std::string> ModesOf(const PlanFlags& flags,
+                                 const ModelConfig& config) {
+  if (!flags.moe_modes.empty()) return flags.moe_modes;
+  if (!config.has_experts()) return {"resident"};
+  return {"resident", "offload"};
+}
+
 absl::Status RunPlan(const PlanFlags& flags, bool& all_fit) {
   ASSIGN_OR_RETURN(Question question, MakeQuestion(flags));
   PlanRequest& request = question.request;
   std::vector<MemoryPlan> plans;
-  for (const std::string& mode : flags.moe_modes) {
+  for (const std::string& mode : ModesOf(flags, question.config)) {
     for (const int tp_size : flags.tp_sizes) {
       request.moe_mode =
           mode == "offload" ? MoeMode::kOffload : MoeMode::kResident;

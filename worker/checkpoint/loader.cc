@@ -95,8 +95,8 @@ absl::Status WeightLoader::LoadLayer(int layer) {
   LayerWeights& out = weights_.layers[static_cast<size_t>(layer)];
   RETURN_IF_ERROR(
       LoadPlain(kInputNorm, layer, Fold::kOnePlus, &out.mixer_norm));
-  RETURN_IF_ERROR(
-      LoadPlain(kPostAttentionNorm, layer, Fold::kOnePlus, &out.moe_norm));
+  RETURN_IF_ERROR(LoadPlain(kPostAttentionNorm, layer, Fold::kOnePlus,
+                            &out.feed_forward_norm));
   if (config_.layer_types[static_cast<size_t>(layer)] ==
       LayerKind::kFullAttention) {
     RETURN_IF_ERROR(
@@ -104,7 +104,9 @@ absl::Status WeightLoader::LoadLayer(int layer) {
   } else {
     RETURN_IF_ERROR(LoadGdn(layer, &out.mixer.emplace<GdnWeights>()));
   }
-  return LoadMoe(layer, &out.moe);
+  if (!config_.has_experts())
+    return LoadMlp(layer, &out.feed_forward.emplace<MlpWeights>());
+  return LoadMoe(layer, &out.feed_forward.emplace<MoeWeights>());
 }
 
 MatrixPiece WeightLoader::Piece(TensorRole role, int layer, int expert) {

@@ -136,13 +136,30 @@ absl::Status WeightLoader::LoadExperts(int layer, MoeWeights* out) {
   for (int e = 0; e < experts; ++e) {
     backend_.PackWeight(reader.GateUp(layer, e, &scratch_), e,
                         out->experts_gate_up);
-    backend_.PackWeight(reader.Down(layer, e, &scratch_), e,
-                        out->experts_down);
+    backend_.PackWeight(reader.Down(layer, e, &scratch_), e, out->experts_down);
     reader.Drop(layer, e);
   }
   weights_.expert_bytes +=
       out->experts_gate_up.share_bytes() + out->experts_down.share_bytes();
   return absl::OkStatus();
+}
+
+absl::Status WeightLoader::LoadMlp(int layer, MlpWeights* out) {
+  const std::string where = absl::StrCat("layers.", layer, ".mlp.");
+  const MatrixPiece gate_up[] = {Piece(kMlpGateProj, layer),
+                                 Piece(kMlpUpProj, layer)};
+  RETURN_IF_ERROR(LoadPacked(absl::StrCat(where, "gate_up"),
+                             {.rows = 2 * shape_.mlp_width,
+                              .cols = config_.hidden_size,
+                              .layout = WeightLayout::kGateUp,
+                              .component = MemoryComponent::kMlp},
+                             gate_up, &out->gate_up));
+  const MatrixPiece down = Piece(kMlpDownProj, layer);
+  return LoadPacked(absl::StrCat(where, "down"),
+                    {.rows = config_.hidden_size,
+                     .cols = shape_.mlp_width,
+                     .component = MemoryComponent::kMlp},
+                    {&down, 1}, &out->down);
 }
 
 }  // namespace phalanx

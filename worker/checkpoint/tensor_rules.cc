@@ -73,6 +73,11 @@ std::vector<int64_t> ExpectedShape(TensorRole role, const ModelConfig& config) {
       return {h, c.shared_expert_intermediate_size};
     case kSharedExpertGate:
       return {1, h};
+    case kMlpGateProj:
+    case kMlpUpProj:
+      return {c.intermediate_size, h};
+    case kMlpDownProj:
+      return {h, c.intermediate_size};
     case kMtpFc:
       return {h, 2 * h};
   }
@@ -105,6 +110,9 @@ bool MayBeFp8(TensorRole role) {
     case kSharedUpProj:
     case kSharedDownProj:
     case kSharedExpertGate:
+    case kMlpGateProj:
+    case kMlpUpProj:
+    case kMlpDownProj:
       return true;
     default:
       return false;
@@ -188,6 +196,11 @@ TensorSlice SliceOf(TensorRole role, const ModelConfig& config,
       return moe_chunk(0, c.shared_expert_intermediate_size);
     case kSharedDownProj:
       return moe_chunk(1, c.shared_expert_intermediate_size);
+    case kMlpGateProj:
+    case kMlpUpProj:
+      return chunk(0, c.intermediate_size);
+    case kMlpDownProj:
+      return chunk(1, c.intermediate_size);
     default:
       return {};  // Norms, router, shared gate: replicated.
   }

@@ -29,8 +29,7 @@ void ForEachExpected(const ModelConfig& config, const Found& found,
       for (TensorRole role : roles)
         visit(TensorId{.role = role, .layer = layer, .expert = expert});
     };
-    visit_all({kInputNorm, kPostAttentionNorm, kRouter, kSharedGateProj,
-               kSharedUpProj, kSharedDownProj, kSharedExpertGate});
+    visit_all({kInputNorm, kPostAttentionNorm});
     if (config.layer_types[static_cast<size_t>(layer)] ==
         LayerKind::kFullAttention) {
       visit_all({kQProj, kKProj, kVProj, kOProj, kQNorm, kKNorm});
@@ -41,6 +40,12 @@ void ForEachExpected(const ModelConfig& config, const Found& found,
       else
         visit_all({kInProjQkv, kInProjZ, kInProjB, kInProjA});
     }
+    if (!config.has_experts()) {
+      visit_all({kMlpGateProj, kMlpUpProj, kMlpDownProj});
+      continue;
+    }
+    visit_all({kRouter, kSharedGateProj, kSharedUpProj, kSharedDownProj,
+               kSharedExpertGate});
     // One tensor of a single expert decides; with none at all, the fused names
     // are what is missing.
     const auto first = found.lower_bound(

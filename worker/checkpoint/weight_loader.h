@@ -48,6 +48,7 @@ class WeightLoader {
   // Rows q | k | v | z | b | a, from either layout.
   std::vector<MatrixPiece> InProjPieces(int layer);
   absl::Status LoadMoe(int layer, MoeWeights* out);
+  absl::Status LoadMlp(int layer, MlpWeights* out);
   absl::Status LoadExperts(int layer, MoeWeights* out);
 
   // This rank's piece of a tensor, counted as part of its share.

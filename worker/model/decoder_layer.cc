@@ -16,8 +16,8 @@ void DecoderLayer::Forward(const Step& step, Collective& comm, Tensor h) {
   comm.AllReduceSum(partial, delta);
   ops_.Add(h, delta, h);
 
-  ops_.RmsNorm(h, w_.moe_norm, eps_, x);
-  moe_.Forward(x, partial);
+  ops_.RmsNorm(h, w_.feed_forward_norm, eps_, x);
+  std::visit([&](auto& part) { part.Forward(x, partial); }, feed_forward_);
   comm.AllReduceSum(partial, delta);
   ops_.Add(h, delta, h);
 }

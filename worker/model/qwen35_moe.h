@@ -33,7 +33,8 @@ class Probe {
   virtual void See(absl::string_view name, Tensor h) = 0;
 };
 
-// One rank's share of the text model: embed, layers, norm, logits. Made once
+// One rank's share of the text model, with experts or dense: embed, layers,
+// norm, logits. Made once
 // the weights are loaded; refers to weights and caches, which outlive it.
 // Forward is called by the engine thread of every rank with equal steps.
 class Qwen35Moe {
@@ -61,6 +62,9 @@ class Qwen35Moe {
             Buffer logits);
   void AddLayers(const ModelConfig& config, const LocalShape& local,
                  const KvCache& kv_cache, const StateCache& state_cache);
+  FeedForward MakeFeedForward(const ModelConfig& config,
+                              const LocalShape& local,
+                              const LayerWeights& layer);
   void Embed(const Step& step, Collective& comm, Tensor h);
 
   Ops& ops_;

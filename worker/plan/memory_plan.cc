@@ -116,6 +116,10 @@ int64_t StateSlots(int64_t max_running) {
 absl::StatusOr<MemoryPlan> PlanMemory(const ModelConfig& config,
                                       const PlanRequest& request) {
   RETURN_IF_ERROR(CheckRequest(request));
+  if (request.moe_mode == MoeMode::kOffload && !config.has_experts())
+    return absl::InvalidArgumentError(absl::StrCat(
+        "moe_mode is offload; must be resident: model_type \"",
+        config.model_type, "\" is a dense model, without experts to offload"));
   ASSIGN_OR_RETURN(const LocalShape local,
                    MakeLocalShape(config, 0, request.tp_size));
   MemoryPlan plan;

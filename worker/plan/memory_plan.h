@@ -68,8 +68,8 @@ int64_t StateSlots(int64_t max_running);
 // Plans the card that holds most, so that all ranks get equal pools: weights,
 // expert slots and states first, whole KV blocks with the rest (model_spec.md
 // 5.2). Pure; any thread. INVALID_ARGUMENT names the field, its value and its
-// limits; RESOURCE_EXHAUSTED says what is needed, what there is and what is
-// missing for two KV blocks.
+// limits, offload of a dense model among them; RESOURCE_EXHAUSTED says what is
+// needed, what there is and what is missing for two KV blocks.
 absl::StatusOr<MemoryPlan> PlanMemory(const ModelConfig& config,
                                       const PlanRequest& request);
 

@@ -223,6 +223,21 @@ TEST(Plan, ReadsAModelFolder) {
   EXPECT_EQ(nlohmann::json::parse(outcome.out)[0]["state_slots"], 25);
 }
 
+TEST(Plan, OfADenseModelIsResidentUnlessTold) {
+  const std::vector<std::string> args = {
+      "plan",   "--model",         SOURCE_ROOT "/tests/golden/models/dense",
+      "--json", "--device-memory", "2GiB"};
+  std::vector<std::string> told = args;
+  told.insert(told.end(), {"--moe-mode", "offload"});
+
+  const auto plans = nlohmann::json::parse(RunProgram("phalanx", args).out);
+
+  ASSERT_EQ(plans.size(), 1u);
+  EXPECT_EQ(plans[0]["moe_mode"], "resident");
+  EXPECT_THAT(RunProgram("phalanx", told).err,
+              HasSubstr("moe_mode is offload; must be resident"));
+}
+
 TEST(Plan, TellsWhatDoesNotFitAndPrintsTheRest) {
   const Outcome outcome =
       RunProgram("phalanx", {"plan", "--preset", "qwen3.6-35b-a3b",

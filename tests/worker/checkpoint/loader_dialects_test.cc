@@ -9,6 +9,7 @@
 #include "tests/support/status_matchers.h"
 #include "tests/worker/checkpoint/checkpoint_files.h"
 #include "tests/worker/checkpoint/fake_backend.h"
+#include "tests/worker/checkpoint/packed_bytes.h"
 #include "tests/worker/checkpoint/plain_tensors.h"
 #include "worker/checkpoint/loader.h"
 
@@ -20,54 +21,12 @@ using testing::HasSubstr;
 constexpr char kFp8[] = GOLDEN_DIR "/models/moe_fp8";
 constexpr char kNext[] = GOLDEN_DIR "/models/next";
 
-std::string BytesOf(const PackedWeight& weight, int64_t first_row,
-                    int64_t rows) {
-  return std::string(static_cast<const char*>(weight.storage.data()) +
-                         first_row * weight.cols * 2,
-                     static_cast<size_t>(rows * weight.cols * 2));
-}
-
-std::string BytesOf(const PackedWeight& weight) {
-  return BytesOf(weight, 0, weight.count * weight.rows);
-}
-
 // Loads rank 0 of 1; the weights live as long as `backend`.
 absl::StatusOr<Weights> LoadWhole(const Checkpoint& checkpoint,
                                   const ModelConfig& config, Backend& backend) {
   const auto shape = MakeLocalShape(config, 0, 1);
   if (!shape.ok()) return shape.status();
   return LoadWeights(checkpoint, config, *shape, backend);
-}
-
-// All packed matrices, from these tensors under this config.json.
-absl::StatusOr<std::vector<std::string>> LoadPacked(const TensorSpecs& tensors,
-                                                    const std::string& config) {
-  const TempFolder folder;
-  folder.Write("model.safetensors", SafetensorsBytes(tensors));
-  const auto parsed = ParseModelConfig(config);
-  if (!parsed.ok()) return parsed.status();
-  const auto checkpoint = Checkpoint::Open(folder.path());
-  if (!checkpoint.ok()) return checkpoint.status();
-  FakeBackend backend;
-  const auto weights = LoadWhole(*checkpoint, *parsed, backend);
-  if (!weights.ok()) return weights.status();
-  std::vector<std::string> packed;
-  for (const LayerWeights& layer : weights->layers) {
-    if (const auto* gdn = std::get_if<GdnWeights>(&layer.mixer)) {
-      packed.push_back(BytesOf(gdn->in_proj));
-      packed.push_back(BytesOf(gdn->out_proj));
-    } else {
-      const auto& attention = std::get<AttentionWeights>(layer.mixer);
-      packed.push_back(BytesOf(attention.qgkv));
-      packed.push_back(BytesOf(attention.o));
-    }
-    for (const PackedWeight* weight :
-         {&layer.moe.router, &layer.moe.experts_gate_up,
-          &layer.moe.experts_down, &layer.moe.shared_gate_up,
-          &layer.moe.shared_down, &layer.moe.shared_gate})
-      packed.push_back(BytesOf(*weight));
-  }
-  return packed;
 }
 
 std::string ConfigOf(const std::string& model_dir) {
@@ -133,7 +92,7 @@ TEST_F(NextConverted, HasTheGoldenRowsOfTheInputProjection) {
 
 TEST_F(NextConverted, HasTheGoldenFusedExperts) {
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
-    const MoeWeights& moe = weights_.layers[i].moe;
+    const auto& moe = std::get<MoeWeights>(weights_.layers[i].feed_forward);
     EXPECT_EQ(Sha256(BytesOf(moe.experts_gate_up)),
               Golden(i, "mlp.experts.gate_up_proj"));
     EXPECT_EQ(Sha256(BytesOf(moe.experts_down)),
