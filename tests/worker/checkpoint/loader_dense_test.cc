@@ -240,19 +240,19 @@ INSTANTIATE_TEST_SUITE_P(
                   up.dtype = "F8_E4M3";
                   up.data.resize(up.data.size() / 2);
                 },
-                "up_proj.weight is F8_E4M3 [192,64], must be BF16 [192,64]"},
-        Refusal{"LayersOfExperts",
-                [](TensorSpecs& t) {
-                  t = ReadTensors(GOLDEN_DIR "/models/moe_text");
-                },
-                "12 missing (model.layers.0.mlp.gate_proj.weight"}),
+                "up_proj.weight is F8_E4M3 [192,64], must be BF16 [192,64]"}),
     [](const auto& info) { return info.param.name; });
 
-TEST(LoadExpertsModel, RefusesAnMlpInTheirPlace) {
-  EXPECT_THAT(LoadPacked(ReadTensors(kDense),
-                         ReadBytes(GOLDEN_DIR "/models/moe_text/config.json")),
-              StatusIs(absl::StatusCode::kDataLoss,
-                       HasSubstr("model.layers.0.mlp.gate_proj.weight")));
+TEST(LoadModelOfExperts, RefusesAnMlpBesideThem) {
+  const std::string moe_text = GOLDEN_DIR "/models/moe_text";
+  TensorSpecs tensors = ReadTensors(moe_text);
+  tensors["model.layers.0.mlp.gate_proj.weight"] =
+      tensors.at("model.norm.weight");
+  EXPECT_THAT(
+      LoadPacked(tensors, ReadBytes(moe_text + "/config.json")),
+      StatusIs(
+          absl::StatusCode::kDataLoss,
+          HasSubstr("1 unexpected (model.layers.0.mlp.gate_proj.weight)")));
 }
 
 }  // namespace
