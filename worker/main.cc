@@ -30,6 +30,7 @@
 #include "worker/collective/local.h"
 #include "worker/collective/shm.h"
 #include "worker/config.h"
+#include "worker/experts/resident_experts.h"
 #include "worker/group/rank_service.h"
 #include "worker/plan_command.h"
 #include "worker/serve_rank.h"
@@ -221,9 +222,10 @@ std::unique_ptr<v1::Rank::StubInterface> RankStub(const std::string& address) {
       address, grpc::InsecureChannelCredentials(), arguments));
 }
 
-// What a rank holds once it has loaded; the weights outlive the runner.
+// What a rank holds once it has loaded; each outlives the next.
 struct Loaded {
   Weights weights;
+  std::unique_ptr<ExpertSource> experts;
   std::unique_ptr<ModelRunner> runner;
 };
 
@@ -231,9 +233,11 @@ absl::Status Load(Prepared& p, WorkerService& service, v1::WorkerStatus facts,
                   Loaded& loaded) {
   ASSIGN_OR_RETURN(loaded.weights,
                    LoadWeights(*p.checkpoint, p.config, p.local, *p.backend));
-  ASSIGN_OR_RETURN(loaded.runner,
-                   ModelRunner::Create(*p.backend, p.config, p.local,
-                                       loaded.weights, PlanLimits(p.limits)));
+  loaded.experts = std::make_unique<ResidentExperts>(loaded.weights);
+  ASSIGN_OR_RETURN(
+      loaded.runner,
+      ModelRunner::Create(*p.backend, p.config, p.local, loaded.weights,
+                          *loaded.experts, PlanLimits(p.limits)));
   p.checkpoint.reset();
   AddMemory(*p.backend, loaded.weights, *loaded.runner,
             HostCollectives::BytesPerRank(p.local.tp_size), facts);

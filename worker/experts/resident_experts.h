@@ -8,7 +8,8 @@
 
 namespace phalanx {
 
-// Every expert is on the device, where the loader put it.
+// Every expert is on the device, where the loader put it. Also for dense
+// models, which never ask for one.
 class ResidentExperts final : public ExpertSource {
  public:
   // `weights` outlives this.

@@ -18,7 +18,11 @@ void DecoderLayer::Forward(const Step& step, Collective& comm, Tensor h) {
 
   ops_.RmsNorm(h, w_.feed_forward_norm, eps_, x);
   std::visit([&](auto& part) { part.Forward(x, partial); }, feed_forward_);
-  comm.AllReduceSum(partial, delta);
+  const Moe* const moe = std::get_if<Moe>(&feed_forward_);
+  if (moe != nullptr && moe->whole())
+    ops_.Round(partial, delta);
+  else
+    comm.AllReduceSum(partial, delta);
   ops_.Add(h, delta, h);
 }
 

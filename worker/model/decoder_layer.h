@@ -23,7 +23,8 @@ using FeedForward = std::variant<Moe, Mlp>;
 //   h <- h + Mixer(RmsNorm(h))        Mixer: gated delta net or attention
 //   h <- h + FeedForward(RmsNorm(h))  mixture of experts, or one MLP
 //
-// The two all-reduces in Forward are all the communication that a layer does.
+// The two all-reduces in Forward are all the communication that a layer does;
+// the second is not needed where every rank computes the whole mixture.
 // Holds references only; made with the model, called by the engine thread.
 class DecoderLayer {
  public:

@@ -35,7 +35,8 @@ MoeShape MoeShapeOf(const ModelConfig& config, const LocalShape& local) {
           .I = local.expert_width,
           .Is = local.shared_width,
           .renormalise = config.norm_topk_prob,
-          .slices = local.slices};
+          .slices = local.moe_slices,
+          .whole = local.moe_parts < local.tp_size};
 }
 
 MlpShape MlpShapeOf(const LocalShape& local) {
@@ -70,7 +71,7 @@ int64_t ScratchBytes(const ModelConfig& config, const LocalShape& local,
 
 absl::StatusOr<std::unique_ptr<Qwen35Moe>> Qwen35Moe::Create(
     Backend& backend, const ModelConfig& config, const LocalShape& local,
-    const Weights& weights, const KvCache& kv_cache,
+    const Weights& weights, ExpertSource& experts, const KvCache& kv_cache,
     const StateCache& state_cache, const StepLimits& limits) {
   ASSIGN_OR_RETURN(
       std::unique_ptr<Scratch> scratch,
@@ -84,7 +85,7 @@ absl::StatusOr<std::unique_ptr<Qwen35Moe>> Qwen35Moe::Create(
   std::unique_ptr<Qwen35Moe> model(new Qwen35Moe(backend.ops(), config, local,
                                                  weights, std::move(scratch),
                                                  std::move(logits)));
-  model->AddLayers(config, local, kv_cache, state_cache);
+  model->AddLayers(config, local, experts, kv_cache, state_cache);
   return model;
 }
 
@@ -101,20 +102,21 @@ Qwen35Moe::Qwen35Moe(Ops& ops, const ModelConfig& config,
 
 FeedForward Qwen35Moe::MakeFeedForward(const ModelConfig& config,
                                        const LocalShape& local,
+                                       ExpertSource& experts,
                                        const LayerWeights& layer) {
   if (const auto* mlp = std::get_if<MlpWeights>(&layer.feed_forward))
     return Mlp(ops_, *scratch_, *mlp, MlpShapeOf(local));
-  return Moe(ops_, *scratch_, std::get<MoeWeights>(layer.feed_forward),
-             MoeShapeOf(config, local));
+  return Moe(ops_, *scratch_, experts, std::get<MoeWeights>(layer.feed_forward),
+             MoeShapeOf(config, local), static_cast<int>(layers_.size()));
 }
 
 void Qwen35Moe::AddLayers(const ModelConfig& config, const LocalShape& local,
-                          const KvCache& kv_cache,
+                          ExpertSource& experts, const KvCache& kv_cache,
                           const StateCache& state_cache) {
   int64_t attention_layer = 0;
   int64_t gdn_layer = 0;
   for (const LayerWeights& layer : w_.layers) {
-    FeedForward feed_forward = MakeFeedForward(config, local, layer);
+    FeedForward feed_forward = MakeFeedForward(config, local, experts, layer);
     if (const auto* attention = std::get_if<AttentionWeights>(&layer.mixer)) {
       layers_.emplace_back(
           ops_, *scratch_, layer, eps_,

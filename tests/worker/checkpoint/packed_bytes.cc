@@ -19,19 +19,7 @@ std::string BytesOf(const PackedWeight& weight) {
   return BytesOf(weight, 0, weight.count * weight.rows);
 }
 
-absl::StatusOr<std::vector<std::string>> LoadPacked(const TensorSpecs& tensors,
-                                                    const std::string& config,
-                                                    int rank, int tp_size) {
-  const TempFolder folder;
-  folder.Write("model.safetensors", SafetensorsBytes(tensors));
-  ASSIGN_OR_RETURN(const ModelConfig parsed, ParseModelConfig(config));
-  ASSIGN_OR_RETURN(const LocalShape shape,
-                   MakeLocalShape(parsed, rank, tp_size));
-  ASSIGN_OR_RETURN(const Checkpoint checkpoint,
-                   Checkpoint::Open(folder.path()));
-  FakeBackend backend;
-  ASSIGN_OR_RETURN(const Weights weights,
-                   LoadWeights(checkpoint, parsed, shape, backend));
+std::vector<std::string> PackedBytes(const Weights& weights) {
   std::vector<std::string> packed;
   const auto add = [&](std::initializer_list<const PackedWeight*> matrices) {
     for (const PackedWeight* matrix : matrices)
@@ -53,6 +41,22 @@ absl::StatusOr<std::vector<std::string>> LoadPacked(const TensorSpecs& tensors,
     }
   }
   return packed;
+}
+
+absl::StatusOr<std::vector<std::string>> LoadPacked(const TensorSpecs& tensors,
+                                                    const std::string& config,
+                                                    int rank, int tp_size) {
+  const TempFolder folder;
+  folder.Write("model.safetensors", SafetensorsBytes(tensors));
+  ASSIGN_OR_RETURN(const ModelConfig parsed, ParseModelConfig(config));
+  ASSIGN_OR_RETURN(const LocalShape shape,
+                   MakeLocalShape(parsed, rank, tp_size));
+  ASSIGN_OR_RETURN(const Checkpoint checkpoint,
+                   Checkpoint::Open(folder.path()));
+  FakeBackend backend;
+  ASSIGN_OR_RETURN(const Weights weights,
+                   LoadWeights(checkpoint, parsed, shape, backend));
+  return PackedBytes(weights);
 }
 
 }  // namespace phalanx

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/packed_weight.h"
 #include "tests/worker/checkpoint/checkpoint_files.h"
+#include "worker/checkpoint/weights.h"
 
 namespace phalanx {
 
@@ -18,8 +19,10 @@ std::string BytesOf(const PackedWeight& weight, int64_t first_row,
                     int64_t rows);
 std::string BytesOf(const PackedWeight& weight);
 
-// All packed matrices of a rank's layers, in a fixed order, loaded from one
-// file of these tensors under this config.json.
+// All packed matrices of a rank's layers, in a fixed order.
+std::vector<std::string> PackedBytes(const Weights& weights);
+
+// The same, loaded from one file of these tensors under this config.json.
 absl::StatusOr<std::vector<std::string>> LoadPacked(const TensorSpecs& tensors,
                                                     const std::string& config,
                                                     int rank = 0,
