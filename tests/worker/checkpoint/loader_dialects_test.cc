@@ -284,7 +284,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // --- Types and files -------------------------------------------------------
 
-// A tensor of bf16 in F32, or the other way round, where it then is exact.
+// The same values in F32, and values cut to bf16.
 TensorSpec InF32(const TensorSpec& bf16) {
   TensorSpec out = {"F32", bf16.shape, ""};
   for (size_t i = 0; i < bf16.data.size(); i += 2)

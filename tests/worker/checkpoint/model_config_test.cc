@@ -24,7 +24,6 @@ constexpr auto kFull = LayerKind::kFullAttention;
 Json Nested() { return ReadJson(GOLDEN_DIR "/models/moe/config.json"); }
 Json Fp8() { return ReadJson(GOLDEN_DIR "/models/moe_fp8/config.json"); }
 Json Next() { return ReadJson(GOLDEN_DIR "/models/next/config.json"); }
-Json Dense() { return ReadJson(GOLDEN_DIR "/models/dense/config.json"); }
 Json Flat() { return ReadJson(GOLDEN_DIR "/models/moe_text/config.json"); }
 
 TEST(ParseModelConfig, ReadsTheNestedDialect) {
@@ -174,36 +173,6 @@ TEST(ParseModelConfig, ReadsNormTopkProbOfQwen3Next) {
   EXPECT_FALSE(config->norm_topk_prob);
 }
 
-TEST(ParseModelConfig, ReadsTheFlatDenseModel) {
-  const auto config = ParseModelConfig(Dense().dump());
-  ASSERT_OK(config);
-  EXPECT_EQ(config->dialect, Dialect::kFlat);
-  EXPECT_EQ(config->intermediate_size, 192);
-  EXPECT_FALSE(config->has_experts());
-  EXPECT_EQ(config->num_experts_per_tok, 0);
-  EXPECT_EQ(config->linear_num_value_heads, 12);
-}
-
-TEST(ParseModelConfig, ReadsTheNestedDenseModel) {
-  const Json json = {{"model_type", "qwen3_5"},
-                     {"text_config", Dense()},
-                     {"tie_word_embeddings", true}};
-  const auto config = ParseModelConfig(json.dump());
-  ASSERT_OK(config);
-  EXPECT_EQ(config->dialect, Dialect::kNested);
-  EXPECT_EQ(config->intermediate_size, 192);
-  EXPECT_FALSE(config->has_experts());
-  EXPECT_TRUE(config->tie_word_embeddings);
-}
-
-TEST(ParseModelConfig, ReadsBlockFp8OfADenseModel) {
-  Json json = Dense();
-  json["quantization_config"] = Fp8()["quantization_config"];
-  const auto config = ParseModelConfig(json.dump());
-  ASSERT_OK(config);
-  EXPECT_TRUE(config->block_fp8);
-}
-
 // qwen3_next files have one, for layers without experts, of which there are
 // none.
 TEST(ParseModelConfig, PassesOverAnMlpBesideExperts) {
@@ -277,19 +246,6 @@ INSTANTIATE_TEST_SUITE_P(
                 kInvalid, "model_type is absent"},
         Set("NestedWithoutText", "model_type", "qwen3_5_moe",
             "text_config is null"),
-        Set("DenseNestedWithoutText", "model_type", "qwen3_5",
-            "text_config is null; must be an object where model_type is "
-            "\"qwen3_5\""),
-        Refusal{"ExpertsNestedAsDense",
-                [](Json& root) {
-                  root["text_config"] = root;
-                  root["model_type"] = "qwen3_5";
-                },
-                kInvalid,
-                "text_config.model_type is \"qwen3_5_moe_text\"; must be "
-                "\"qwen3_5_text\""},
-        Set("ExpertsCalledDense", "model_type", "qwen3_5_text",
-            "intermediate_size is absent; it is required"),
         Fp8With("Fp8OfOneScale", "weight_block_size", nullptr,
                 "quantization_config.weight_block_size is absent, which is "
                 "not served; must be [128,128]"),
@@ -411,38 +367,6 @@ INSTANTIATE_TEST_SUITE_P(
                   r["rope_parameters"]["partial_rotary_factor"] = 0.125;
                 },
                 kInvalid, "is 3, which must be even"}),
-    [](const auto& info) { return info.param.name; });
-
-// As ParseModelConfigRefuses, of the dense model.
-class ParseDenseConfigRefuses : public testing::TestWithParam<Refusal> {};
-
-TEST_P(ParseDenseConfigRefuses, NamingWhatIsWrong) {
-  Json json = Dense();
-  GetParam().change(json);
-  EXPECT_THAT(ParseModelConfig(json.dump()),
-              StatusIs(GetParam().code, HasSubstr(GetParam().message)));
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Values, ParseDenseConfigRefuses,
-    testing::Values(
-        Refusal{"NoMlp", [](Json& r) { r.erase("intermediate_size"); },
-                kInvalid, "intermediate_size is absent; it is required"},
-        Set("MlpWidth", "intermediate_size", 200,
-            "intermediate_size is 200; must be a multiple of 16"),
-        Set("HugeMlp", "intermediate_size", 1 << 20,
-            "intermediate_size is 1048576; must be an integer in 1..131072"),
-        Set("Experts", "num_experts", 8,
-            "num_experts is 8; must be absent: model_type \"qwen3_5_text\" is "
-            "a dense model, without experts"),
-        Set("ExpertsPerToken", "num_experts_per_tok", 2,
-            "num_experts_per_tok is 2; must be absent"),
-        Set("ExpertWidth", "moe_intermediate_size", 64,
-            "moe_intermediate_size is 64; must be absent"),
-        Set("SharedWidth", "shared_expert_intermediate_size", 64,
-            "shared_expert_intermediate_size is 64; must be absent"),
-        Set("DenseCalledExperts", "model_type", "qwen3_5_moe_text",
-            "num_experts is absent; it is required")),
     [](const auto& info) { return info.param.name; });
 
 struct BadText {
