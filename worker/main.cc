@@ -31,6 +31,7 @@
 #include "worker/collective/shm.h"
 #include "worker/config.h"
 #include "worker/cpu_share.h"
+#include "worker/experts/resident_experts.h"
 #include "worker/group/rank_service.h"
 #include "worker/plan_command.h"
 #include "worker/rank_plan.h"
@@ -237,9 +238,10 @@ std::unique_ptr<v1::Rank::StubInterface> RankStub(const std::string& address) {
       address, grpc::InsecureChannelCredentials(), arguments));
 }
 
-// What a rank holds once it has loaded; the weights outlive the runner.
+// What a rank holds once it has loaded; each outlives the next.
 struct Loaded {
   Weights weights;
+  std::unique_ptr<ExpertSource> experts;
   std::unique_ptr<ModelRunner> runner;
 };
 
@@ -253,10 +255,11 @@ absl::Status Load(Prepared& p, WorkerService& service, v1::WorkerStatus facts,
         "resident, and the --memory-budget that it needs");
   ASSIGN_OR_RETURN(loaded.weights,
                    LoadWeights(*p.checkpoint, p.config, local, *p.backend));
+  loaded.experts = std::make_unique<ResidentExperts>(loaded.weights);
   ASSIGN_OR_RETURN(
       loaded.runner,
       ModelRunner::Create(*p.backend, p.config, local, loaded.weights,
-                          PlanLimits(p.plan.limits)));
+                          *loaded.experts, PlanLimits(p.plan.limits)));
   p.checkpoint.reset();
   AddMemory(*p.backend, loaded.weights, *loaded.runner,
             HostCollectives::BytesPerRank(local.tp_size), facts);

@@ -32,7 +32,8 @@ int64_t ModelRunner::HostWorkspaceBytes(const LocalShape& local,
 
 absl::StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(
     Backend& backend, const ModelConfig& config, const LocalShape& local,
-    const Weights& weights, const StepPlanLimits& limits) {
+    const Weights& weights, ExpertSource& experts,
+    const StepPlanLimits& limits) {
   std::unique_ptr<ModelRunner> runner(new ModelRunner(backend, limits));
   KvCacheShape kv = Qwen35Moe::KvShape(config, local);
   kv.blocks = limits.kv_blocks;
@@ -40,10 +41,10 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(
   StateCacheShape state = Qwen35Moe::StateShape(config, local);
   state.slots = limits.state_slots;
   ASSIGN_OR_RETURN(runner->state_cache_, StateCache::Create(backend, state));
-  ASSIGN_OR_RETURN(
-      runner->model_,
-      Qwen35Moe::Create(backend, config, local, weights, *runner->kv_cache_,
-                        *runner->state_cache_, LimitsOf(limits)));
+  ASSIGN_OR_RETURN(runner->model_,
+                   Qwen35Moe::Create(backend, config, local, weights, experts,
+                                     *runner->kv_cache_, *runner->state_cache_,
+                                     LimitsOf(limits)));
   ASSIGN_OR_RETURN(runner->inputs_, StepInputs::Create(backend, limits));
   return runner;
 }

@@ -6,6 +6,7 @@
 #include "tests/support/status_matchers.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/loader.h"
+#include "worker/experts/resident_experts.h"
 
 namespace phalanx {
 namespace {
@@ -28,9 +29,10 @@ TEST_P(Workspace, IsWhatARunnerAllocatesBesideWeightsAndCaches) {
   ReferenceBackend backend;
   const Weights weights =
       LoadWeights(checkpoint, config, local, backend).value();
+  ResidentExperts experts(weights);
 
   const auto runner =
-      ModelRunner::Create(backend, config, local, weights, kLimits);
+      ModelRunner::Create(backend, config, local, weights, experts, kLimits);
 
   ASSERT_THAT(runner, IsOk());
   const int64_t planned = ModelRunner::DeviceWorkspaceBytes(
