@@ -41,9 +41,9 @@ absl::Status CheckSizes(const ModelConfig& config, const PlanRequest& request) {
           absl::StrCat(field, " is ", value, "; must be ", least, "..", most));
   if (request.moe_mode == MoeMode::kResident) return absl::OkStatus();
   if (config.num_experts < 1)
-    return absl::InvalidArgumentError(
-        "moe_mode is offload; the model has no experts, so it must be "
-        "resident");
+    return absl::InvalidArgumentError(absl::StrCat(
+        "moe_mode is offload; must be resident: model_type \"",
+        config.model_type, "\" is a dense model, without experts to offload"));
   const int64_t all = config.num_layers() * config.num_experts;
   if (request.expert_slots != 0 &&
       (request.expert_slots < config.num_experts || request.expert_slots > all))

@@ -186,8 +186,7 @@ TEST_F(BudgetTest, AModelWithoutExpertsIsNotOffloaded) {
 
   EXPECT_THAT(PlanMemory(dense, request_),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("moe_mode is offload; the model has no "
-                                 "experts")));
+                       HasSubstr("moe_mode is offload; must be resident")));
 }
 
 TEST_F(BudgetTest, AModelWithoutAttentionHasEveryBlockForNothing) {
