@@ -17,22 +17,24 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/available_memory.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/shutdown.h"
 #include "common/status.h"
 #include "common/version.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "worker/capacity.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/digest.h"
 #include "worker/checkpoint/loader.h"
 #include "worker/collective/local.h"
 #include "worker/collective/shm.h"
 #include "worker/config.h"
+#include "worker/cpu_share.h"
 #include "worker/experts/resident_experts.h"
 #include "worker/group/rank_service.h"
 #include "worker/plan_command.h"
+#include "worker/rank_plan.h"
 #include "worker/serve_rank.h"
 #include "worker/server/worker_service.h"
 
@@ -81,30 +83,41 @@ class HostCollectives final : public CollectiveFactory {
 struct Prepared {
   ModelConfig config;
   GenerationConfig generation;
-  LocalShape local;
   std::optional<Checkpoint> checkpoint;
   CpuShare cpus;
   std::unique_ptr<Backend> backend;
-  SchedulerLimits limits;
+  RankPlan plan;
   RankIdentity identity;
 };
 
-// What ranks must do alike, beside the weights: how contractions are cut, and
-// how large a step may be.
-std::string SlicePlan(const WorkerConfig& flags,
-                      const SchedulerLimits& limits) {
-  return absl::StrCat("slices ", kContractionSlices, ", moe ", flags.moe_mode,
-                      ", max_running ", limits.max_running, ", max_model_len ",
-                      limits.max_model_len, ", step_tokens ",
-                      limits.step_tokens);
+// Sizes this rank's pools, and says where its experts live and why.
+absl::StatusOr<RankPlan> Plan(const WorkerConfig& flags,
+                              const ModelConfig& config,
+                              const Checkpoint& checkpoint,
+                              const Backend& backend) {
+  RankResources resources;
+  resources.activations = backend.activation_dtype();
+  // FP8 becomes bf16 at load.
+  resources.weights = {.format = WeightFormat::kBf16,
+                       .gdn = GdnVectorBytesOf(checkpoint)};
+  resources.communicator_bytes = HostCollectives::BytesPerRank(flags.tp_size);
+  resources.default_budget_bytes = DefaultMemoryBudgetBytes(flags.tp_size);
+  ASSIGN_OR_RETURN(RankPlan plan, PlanRank(flags, config, resources));
+  LogInfo("worker", "moe_mode",
+          {{"chosen", MoeModeName(plan.memory.moe_mode)},
+           {"why", plan.why},
+           {"needed_bytes", plan.needed_bytes},
+           {"budget_bytes", plan.memory.budget_bytes},
+           {"planned_bytes", plan.memory.total()},
+           {"expert_slots", plan.memory.expert_slots},
+           {"kv_blocks", plan.limits.kv_blocks}});
+  return plan;
 }
 
 absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
   Prepared p;
   ASSIGN_OR_RETURN(p.config, LoadModelConfig(flags.model_dir));
   ASSIGN_OR_RETURN(p.generation, LoadGenerationConfig(flags.model_dir));
-  ASSIGN_OR_RETURN(p.local,
-                   MakeLocalShape(p.config, flags.rank, flags.tp_size));
   ASSIGN_OR_RETURN(p.checkpoint, Checkpoint::Open(flags.model_dir));
   p.cpus = ShareCpus(AllowedCpus(), flags.rank, flags.tp_size, flags.threads);
   CpuBackendConfig cpu;
@@ -113,9 +126,7 @@ absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
   cpu.spin = p.cpus.spin;
   if (flags.numerics == "fma") cpu.family = KernelFamily::kFma;
   ASSIGN_OR_RETURN(p.backend, CreateCpuBackend(cpu));
-  ASSIGN_OR_RETURN(p.limits, PlanCapacity(flags, p.config, p.local,
-                                          p.backend->activation_dtype(),
-                                          AvailableMemoryBytes()));
+  ASSIGN_OR_RETURN(p.plan, Plan(flags, p.config, *p.checkpoint, *p.backend));
   const std::string digest = ModelDigest(*p.checkpoint);
   p.identity = {.rank = flags.rank,
                 .tp_size = flags.tp_size,
@@ -124,10 +135,10 @@ absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
                 .model_digest = digest,
                 .numerics_id = absl::StrCat(digest.substr(0, 16), "/bf16/",
                                             p.backend->kernel_family()),
-                .slice_plan = SlicePlan(flags, p.limits),
+                .slice_plan = SlicePlan(p.plan),
                 .pid = getpid(),
-                .kv_blocks = p.limits.kv_blocks,
-                .state_slots = p.limits.state_slots};
+                .kv_blocks = p.plan.limits.kv_blocks,
+                .state_slots = p.plan.limits.state_slots};
   return p;
 }
 
@@ -177,12 +188,17 @@ v1::WorkerStatus Facts(const Prepared& p, const WorkerConfig& flags) {
   facts.set_tp_size(flags.tp_size);
   facts.set_model_digest(p.identity.model_digest);
   facts.set_numerics_id(p.identity.numerics_id);
-  facts.set_moe_mode(flags.moe_mode);
+  const MemoryPlan& memory = p.plan.memory;
+  facts.set_moe_mode(std::string(MoeModeName(memory.moe_mode)));
+  if (memory.moe_mode == MoeMode::kOffload)
+    facts.set_offload_bank(std::string(OffloadBankName(memory.bank)));
+  facts.set_memory_budget_bytes(memory.budget_bytes);
+  facts.set_planned_bytes(memory.total());
   facts.set_device(flags.device);
   facts.set_pid(p.identity.pid);
-  facts.set_kv_blocks_total(p.limits.kv_blocks);
-  facts.set_state_slots_total(p.limits.state_slots);
-  facts.set_max_model_len(p.limits.max_model_len);
+  facts.set_kv_blocks_total(p.plan.limits.kv_blocks);
+  facts.set_state_slots_total(p.plan.limits.state_slots);
+  facts.set_max_model_len(p.plan.limits.max_model_len);
   facts.set_threads(p.cpus.threads);
   facts.set_instruction_set(p.backend->instruction_set());
   *facts.mutable_model() = ModelFactsOf(p.config, p.generation);
@@ -231,16 +247,22 @@ struct Loaded {
 
 absl::Status Load(Prepared& p, WorkerService& service, v1::WorkerStatus facts,
                   Loaded& loaded) {
+  const LocalShape& local = p.plan.local;
+  // Here an ExpertCache of p.plan.memory.expert_slots over a bank goes in.
+  if (p.plan.memory.moe_mode == MoeMode::kOffload)
+    return absl::UnimplementedError(
+        "--moe-mode offload is not served by this build; give --moe-mode "
+        "resident, and the --memory-budget that it needs");
   ASSIGN_OR_RETURN(loaded.weights,
-                   LoadWeights(*p.checkpoint, p.config, p.local, *p.backend));
+                   LoadWeights(*p.checkpoint, p.config, local, *p.backend));
   loaded.experts = std::make_unique<ResidentExperts>(loaded.weights);
   ASSIGN_OR_RETURN(
       loaded.runner,
-      ModelRunner::Create(*p.backend, p.config, p.local, loaded.weights,
-                          *loaded.experts, PlanLimits(p.limits)));
+      ModelRunner::Create(*p.backend, p.config, local, loaded.weights,
+                          *loaded.experts, PlanLimits(p.plan.limits)));
   p.checkpoint.reset();
   AddMemory(*p.backend, loaded.weights, *loaded.runner,
-            HostCollectives::BytesPerRank(p.local.tp_size), facts);
+            HostCollectives::BytesPerRank(local.tp_size), facts);
   service.Describe(facts);
   return absl::OkStatus();
 }
@@ -293,7 +315,7 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
         return RankStub(address);
       },
       flags.epoch_floor);
-  Engine engine(p.limits, *loaded.runner, inbox, board, clock);
+  Engine engine(p.plan.limits, *loaded.runner, inbox, board, clock);
   stopper.Set([&] {
     engine.Stop();
     membership.Stop();
