@@ -4,6 +4,7 @@
 
 #include "common/status.h"
 #include "worker/experts/mapped_bank.h"
+#include "worker/experts/packed_bank.h"
 #include "worker/experts/resident_experts.h"
 #include "worker/scheduler/limits.h"
 
@@ -13,11 +14,25 @@ absl::StatusOr<std::unique_ptr<LoadedRank>> LoadedRank::Create(
     LoadRequest request, const ModelConfig& config, const RankPlan& plan,
     Backend& backend) {
   std::unique_ptr<LoadedRank> rank(new LoadedRank());
-  LoadOptions options;
-  options.routed_experts = plan.memory.moe_mode == MoeMode::kResident;
-  ASSIGN_OR_RETURN(rank->weights_, LoadWeights(request.checkpoint, config,
-                                               plan.local, backend, options));
-  RETURN_IF_ERROR(rank->LoadExperts(std::move(request), config, plan, backend));
+  const bool offload = plan.memory.moe_mode == MoeMode::kOffload;
+  // A bank that is packed takes memory for a moment: before weights do.
+  if (offload && !request.pack_cache.empty()) {
+    ASSIGN_OR_RETURN(
+        rank->bank_,
+        PackedBank::Create(request.checkpoint, config, plan.local, backend,
+                           {.dir = request.pack_cache,
+                            .model_digest = request.model_digest,
+                            .threads = request.threads}));
+  }
+  ASSIGN_OR_RETURN(rank->weights_,
+                   LoadWeights(request.checkpoint, config, plan.local, backend,
+                               {.routed_experts = !offload}));
+  if (offload) {
+    RETURN_IF_ERROR(
+        rank->CacheExperts(std::move(request), config, plan, backend));
+  } else {
+    rank->experts_ = std::make_unique<ResidentExperts>(rank->weights_);
+  }
   ASSIGN_OR_RETURN(
       rank->runner_,
       ModelRunner::Create(backend, config, plan.local, rank->weights_,
@@ -25,15 +40,13 @@ absl::StatusOr<std::unique_ptr<LoadedRank>> LoadedRank::Create(
   return rank;
 }
 
-absl::Status LoadedRank::LoadExperts(LoadRequest request,
-                                     const ModelConfig& config,
-                                     const RankPlan& plan, Backend& backend) {
-  if (plan.memory.moe_mode == MoeMode::kResident) {
-    experts_ = std::make_unique<ResidentExperts>(weights_);
-    return absl::OkStatus();
+absl::Status LoadedRank::CacheExperts(LoadRequest request,
+                                      const ModelConfig& config,
+                                      const RankPlan& plan, Backend& backend) {
+  if (bank_ == nullptr) {
+    ASSIGN_OR_RETURN(bank_, MappedBank::Create(std::move(request.checkpoint),
+                                               config, plan.local, backend));
   }
-  ASSIGN_OR_RETURN(bank_, MappedBank::Create(std::move(request.checkpoint),
-                                             config, plan.local, backend));
   ASSIGN_OR_RETURN(std::unique_ptr<ExpertCache> cache,
                    ExpertCache::Create(backend, config, plan.local, *bank_,
                                        {.slots = plan.memory.expert_slots,

@@ -50,8 +50,8 @@ class LoadedRank {
 
  private:
   LoadedRank() = default;
-  absl::Status LoadExperts(LoadRequest request, const ModelConfig& config,
-                           const RankPlan& plan, Backend& backend);
+  absl::Status CacheExperts(LoadRequest request, const ModelConfig& config,
+                            const RankPlan& plan, Backend& backend);
 
   // Each is referred to by the next.
   Weights weights_;
