@@ -13,6 +13,7 @@ TEST(ResidentExperts, ShowsTheLayersOwnStacksInOrder) {
 
   const ExpertView view = experts.Wait(1);
 
+  const auto& moe = std::get<MoeWeights>(weights.layers[1].feed_forward);
   EXPECT_EQ(view.gate_up, &moe.experts_gate_up);
   EXPECT_EQ(view.down, &moe.experts_down);
   EXPECT_EQ(view.places.data, nullptr);
