@@ -7,13 +7,17 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/tp_group.h"
 #include "tests/worker/checkpoint/checkpoint_files.h"
+#include "tests/worker/model/sum_recorder.h"
 
 namespace phalanx {
 namespace {
@@ -45,33 +49,62 @@ void WriteDenseModel(const TempFolder& folder) {
   folder.Write("model.safetensors", SafetensorsBytes(dense));
 }
 
-// Logits of a prompt of 70 tokens, in chunks of 32, and of 8 steps after it.
-LogitRows Answer(const std::string& model_dir, int tp_size) {
+struct Answer {
+  LogitRows logits;
+  std::vector<std::string> sums;  // See SumRecorder.
+};
+
+// A prompt of 70 tokens, in chunks of 32, and 8 steps after it.
+Answer AnswerOf(const std::string& model_dir, int tp_size) {
   auto group = TpGroup::MustCreate({.model_dir = model_dir,
                                     .tp_size = tp_size,
                                     .backends = BestCpuBackends(),
                                     .limits = LaneLimits(1, kMaxTokens)});
+  SumRecorder* recorder = nullptr;
+  for (int r = tp_size - 1; r >= 0; --r) {
+    auto wrapped = std::make_unique<SumRecorder>(
+        std::move(group->rank(r).comm), 2 * group->config().num_layers());
+    recorder = wrapped.get();
+    group->rank(r).comm = std::move(wrapped);
+  }
   std::vector<int32_t> prompt;
   for (int32_t i = 0; i < 70; ++i) prompt.push_back((5 + 37 * i) % 510);
   Lane lane = TpGroup::MakeLane(0, 0, kMaxTokens);
-  return Continue(*group, lane, prompt, 32, 8);
+  Answer answer;
+  answer.logits = Continue(*group, lane, prompt, 32, 8);
+  answer.sums = recorder->rows();
+  return answer;
 }
 
-class DenseModel : public testing::TestWithParam<int> {};
+class DenseModel : public testing::TestWithParam<int> {
+ protected:
+  DenseModel() { WriteDenseModel(folder_); }
+
+  const TempFolder folder_;
+};
 
 TEST_P(DenseModel, GivesTheLogitsOfOneRank) {
-  const TempFolder folder;
-  WriteDenseModel(folder);
+  const LogitRows ours = AnswerOf(folder_.path(), GetParam()).logits;
 
-  const LogitRows ours = Answer(folder.path(), GetParam());
-
-  const LogitRows alone = Answer(folder.path(), 1);
+  const LogitRows alone = AnswerOf(folder_.path(), 1).logits;
   ASSERT_EQ(ours.size(), alone.size());
   for (size_t row = 0; row < ours.size(); ++row)
     EXPECT_EQ(std::memcmp(ours[row].data(), alone[row].data(),
                           alone[row].size() * sizeof(float)),
               0)
         << "row " << row;
+}
+
+// Before they are rounded, which would hide most wrong orders of summation.
+TEST_P(DenseModel, GivesTheSumsOfOneRank) {
+  const std::vector<std::string> ours =
+      AnswerOf(folder_.path(), GetParam()).sums;
+
+  const std::vector<std::string> alone = AnswerOf(folder_.path(), 1).sums;
+  ASSERT_EQ(ours.size(), alone.size());
+  for (size_t i = 0; i < ours.size(); ++i)
+    EXPECT_TRUE(ours[i] == alone[i])
+        << (i % 2 == 0 ? "mixer" : "MLP") << " of layer " << i / 2;
 }
 
 INSTANTIATE_TEST_SUITE_P(TpSizes, DenseModel, testing::Values(2, 4, 8));
