@@ -127,6 +127,11 @@ absl::StatusOr<std::string> CheckGeneration(Connection& c) {
 // A stream that runs until it is cancelled.
 class LongAnswer {
  public:
+  // Whatever went wrong, it does not run on for nobody.
+  ~LongAnswer() {
+    if (context_ != nullptr) context_->TryCancel();
+  }
+
   // Returns with the first token. What is too long for the service's KV cache
   // is tried shorter.
   absl::Status Start(const Connection& c) {
@@ -180,8 +185,17 @@ class LongAnswer {
 // -1 where Admin is not known.
 absl::StatusOr<int64_t> RequestsRunning(const Connection& c) {
   if (c.admin == nullptr) return -1;
-  ASSIGN_OR_RETURN(const v1::GetStatusResponse status, FetchStatus(*c.admin));
-  return status.requests_running();
+  grpc::ClientContext context;
+  SetDeadline(c, context);
+  v1::GetStatusResponse response;
+  const absl::Status status =
+      FromGrpc(c.admin->GetStatus(&context, {}, &response));
+  if (!status.ok())
+    return absl::Status(
+        status.code(),
+        absl::StrCat("no status from the operators' port ",
+                     c.service.admin_address, ": ", Describe(status)));
+  return response.requests_running();
 }
 
 // Whether a stream of this id ran until now.
@@ -240,8 +254,8 @@ absl::StatusOr<std::string> CheckCancel(Connection& c) {
         ran ? "" : "; Cancel did not find it", "; must be CANCELLED/CLIENT"));
   ASSIGN_OR_RETURN(const int64_t after, WaitGone(c, answer.id(), before));
   return absl::StrFormat(
-      "CANCELLED/CLIENT after %d tokens, in %.0f ms; requests running: %s",
-      answer.tokens(), took * 1e3,
+      "CANCELLED/CLIENT after %d %s, in %.0f ms; requests running: %s",
+      answer.tokens(), answer.tokens() == 1 ? "token" : "tokens", took * 1e3,
       before < 0 ? "not seen without --admin-address"
                  : absl::StrJoin({before, during, after}, ", "));
 }
