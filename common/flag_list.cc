@@ -37,7 +37,8 @@ void ReadType(absl::string_view type, FlagEntry& entry) {
   // A limit that only the type sets is none to tell.
   absl::string_view least = entry.limits;
   if (absl::ConsumePrefix(&least, "in [") &&
-      absl::ConsumeSuffix(&least, ", 2147483647]"))
+      (absl::ConsumeSuffix(&least, ", 2147483647]") ||
+       absl::ConsumeSuffix(&least, ", 2147483648]")))
     entry.limits = absl::StrCat("at least ", least);
 }
 

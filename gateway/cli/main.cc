@@ -39,9 +39,10 @@ struct Options {
 // it, and the completion of a shell offers folders and files accordingly.
 void NameValues(CLI::App& verb) {
   constexpr std::pair<const char*, const char*> kNames[] = {
-      {"--address", "ADDRESS"},  {"--admin-address", "ADDRESS"},
-      {"--model", kFolderValue}, {"--prompt-file", kFileValue},
-      {"--file", kFileValue},    {"--manifest", kFileValue},
+      {"--address", "ADDRESS"},       {"--admin-address", "ADDRESS"},
+      {"--model", kFolderValue},      {"--prompt-file", kFileValue},
+      {"--file", kFileValue},         {"--manifest", kFileValue},
+      {"--pack-cache", kFolderValue}, {"--memory-budget", "BYTES"},
       {"--timeout", "SECONDS"}};
   for (const auto& [flag, name] : kNames)
     if (CLI::Option* option = verb.get_option_no_throw(flag))
