@@ -64,6 +64,15 @@ TEST_F(ModelFolder, NamesAFileThatDiffersInOneBit) {
   EXPECT_THAT(report.differs, ElementsAre("config.json"));
 }
 
+TEST_F(ModelFolder, IsComparedToTheLastDigit) {
+  std::string digest = kOfAbc;
+  digest.back() = 'e';
+  folder_.Write(kManifestName, digest + "  config.json\n" + kOfNothing +
+                                   "  parts/model.safetensors\n");
+
+  EXPECT_THAT(CheckIt().differs, ElementsAre("config.json"));
+}
+
 TEST_F(ModelFolder, NamesEveryFileThatIsMissing) {
   fs::remove_all(folder_.path("parts"));
   fs::remove(folder_.path("config.json"));
