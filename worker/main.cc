@@ -26,13 +26,12 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/digest.h"
-#include "worker/checkpoint/loader.h"
 #include "worker/collective/local.h"
 #include "worker/collective/shm.h"
 #include "worker/config.h"
 #include "worker/cpu_share.h"
-#include "worker/experts/resident_experts.h"
 #include "worker/group/rank_service.h"
+#include "worker/loaded_rank.h"
 #include "worker/plan_command.h"
 #include "worker/rank_plan.h"
 #include "worker/serve_rank.h"
@@ -206,14 +205,15 @@ v1::WorkerStatus Facts(const Prepared& p, const WorkerConfig& flags) {
 }
 
 // The rank's share by category, as the model defines it and as it is laid out.
-void AddMemory(const Backend& backend, const Weights& weights,
-               const ModelRunner& runner, int64_t comm_bytes,
-               v1::WorkerStatus& facts) {
+void AddMemory(const Prepared& p, LoadedRank& rank, v1::WorkerStatus& facts) {
+  const Backend& backend = *p.backend;
+  const int64_t comm_bytes =
+      HostCollectives::BytesPerRank(p.plan.local.tp_size);
   const int64_t share[kMemoryCategories] = {
-      weights.expert_bytes,
-      runner.kv_cache().bytes(),
-      runner.state_cache().bytes(),
-      weights.non_expert_bytes,
+      rank.weights().expert_bytes + p.plan.memory.expert_slots_bytes,
+      rank.runner().kv_cache().bytes(),
+      rank.runner().state_cache().bytes(),
+      rank.weights().non_expert_bytes,
       backend.allocated_bytes_of(MemoryCategory::kWorkspace),
       comm_bytes};
   for (int i = 0; i < kMemoryCategories; ++i) {
@@ -225,6 +225,11 @@ void AddMemory(const Backend& backend, const Weights& weights,
     if (i == static_cast<int>(MemoryCategory::kComm))
       use->set_allocated_bytes(use->allocated_bytes() + comm_bytes);
   }
+  if (rank.bank_bytes() == 0) return;
+  v1::MemoryUse* bank = facts.add_host_memory();
+  bank->set_category("offloaded_experts");
+  bank->set_bytes(rank.bank_bytes());
+  bank->set_allocated_bytes(rank.bank_bytes());
 }
 
 // To another rank: straight, and tried again soon, since ranks start together.
@@ -238,33 +243,24 @@ std::unique_ptr<v1::Rank::StubInterface> RankStub(const std::string& address) {
       address, grpc::InsecureChannelCredentials(), arguments));
 }
 
-// What a rank holds once it has loaded; each outlives the next.
-struct Loaded {
-  Weights weights;
-  std::unique_ptr<ExpertSource> experts;
-  std::unique_ptr<ModelRunner> runner;
-};
-
-absl::Status Load(Prepared& p, WorkerService& service, v1::WorkerStatus facts,
-                  Loaded& loaded) {
-  const LocalShape& local = p.plan.local;
-  // Here an ExpertCache of p.plan.memory.expert_slots over a bank goes in.
-  if (p.plan.memory.moe_mode == MoeMode::kOffload)
-    return absl::UnimplementedError(
-        "--moe-mode offload is not served by this build; give --moe-mode "
-        "resident, and the --memory-budget that it needs");
-  ASSIGN_OR_RETURN(loaded.weights,
-                   LoadWeights(*p.checkpoint, p.config, local, *p.backend));
-  loaded.experts = std::make_unique<ResidentExperts>(loaded.weights);
-  ASSIGN_OR_RETURN(
-      loaded.runner,
-      ModelRunner::Create(*p.backend, p.config, local, loaded.weights,
-                          *loaded.experts, PlanLimits(p.plan.limits)));
+// Loads this rank, and tells the service what it then holds.
+absl::StatusOr<std::unique_ptr<LoadedRank>> Load(Prepared& p,
+                                                 const WorkerConfig& flags,
+                                                 WorkerService& service,
+                                                 v1::WorkerStatus facts) {
+  LoadRequest request = {.checkpoint = *std::move(p.checkpoint),
+                         .model_digest = p.identity.model_digest,
+                         .pack_cache = flags.pack_cache,
+                         .threads = p.cpus.threads};
   p.checkpoint.reset();
-  AddMemory(*p.backend, loaded.weights, *loaded.runner,
-            HostCollectives::BytesPerRank(local.tp_size), facts);
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<LoadedRank> rank,
+      LoadedRank::Create(std::move(request), p.config, p.plan, *p.backend));
+  AddMemory(p, *rank, facts);
   service.Describe(facts);
-  return absl::OkStatus();
+  if (const ExpertCache* cache = rank->expert_cache())
+    service.ShowExperts([cache] { return cache->counters(); });
+  return rank;
 }
 
 // What a signal does; set once there is something to stop. Runs on the signal
@@ -305,8 +301,8 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
                    Listen(flags.listen, {&rank_service, &worker_service},
                           p.identity.address));
   LogInfo("worker", "listening", {{"address", p.identity.address}});
-  Loaded loaded;
-  RETURN_IF_ERROR(Load(p, worker_service, facts, loaded));
+  ASSIGN_OR_RETURN(const std::unique_ptr<LoadedRank> rank,
+                   Load(p, flags, worker_service, facts));
   HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin);
   GroupLeader leader(
       p.identity, membership, factory,
@@ -315,7 +311,7 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
         return RankStub(address);
       },
       flags.epoch_floor);
-  Engine engine(p.plan.limits, *loaded.runner, inbox, board, clock);
+  Engine engine(p.plan.limits, rank->runner(), inbox, board, clock);
   stopper.Set([&] {
     engine.Stop();
     membership.Stop();
@@ -339,10 +335,10 @@ absl::Status RunFollower(Prepared& p, const WorkerConfig& flags,
                    Listen(flags.listen, {&rank_service, &worker_service},
                           p.identity.address));
   LogInfo("worker", "listening", {{"address", p.identity.address}});
-  Loaded loaded;
-  RETURN_IF_ERROR(Load(p, worker_service, facts, loaded));
+  ASSIGN_OR_RETURN(const std::unique_ptr<LoadedRank> rank,
+                   Load(p, flags, worker_service, facts));
   HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin);
-  Follower follower(*loaded.runner, board);
+  Follower follower(rank->runner(), board);
   const std::unique_ptr<v1::Rank::StubInterface> leader =
       RankStub(flags.leader);
   stopper.Set(

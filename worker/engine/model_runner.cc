@@ -34,7 +34,8 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(
     Backend& backend, const ModelConfig& config, const LocalShape& local,
     const Weights& weights, ExpertSource& experts,
     const StepPlanLimits& limits) {
-  std::unique_ptr<ModelRunner> runner(new ModelRunner(backend, limits));
+  std::unique_ptr<ModelRunner> runner(
+      new ModelRunner(backend, experts, limits));
   KvCacheShape kv = Qwen35Moe::KvShape(config, local);
   kv.blocks = limits.kv_blocks;
   ASSIGN_OR_RETURN(runner->kv_cache_, KvCache::Create(backend, kv));
@@ -51,6 +52,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(
 
 absl::Status ModelRunner::Run(const StepPlan& plan, Collective& comm,
                               Probe* probe) {
+  experts_.Count(plan.kind == StepKind::kRun);
   const Step step = inputs_->Load(plan);
   const Tensor planes = model_->Forward(step, comm, probe);
   RETURN_IF_ERROR(backend_.Synchronize());

@@ -58,11 +58,13 @@ class ModelRunner {
   const StepPlanLimits& limits() const { return limits_; }
 
  private:
-  ModelRunner(Backend& backend, const StepPlanLimits& limits)
-      : backend_(backend), limits_(limits) {}
+  ModelRunner(Backend& backend, ExpertSource& experts,
+              const StepPlanLimits& limits)
+      : backend_(backend), experts_(experts), limits_(limits) {}
   void FetchLogits(Tensor planes);
 
   Backend& backend_;
+  ExpertSource& experts_;
   StepPlanLimits limits_;
   std::unique_ptr<KvCache> kv_cache_;
   std::unique_ptr<StateCache> state_cache_;
