@@ -113,6 +113,7 @@ void AddKvCache(const ModelConfig& config, const PlanRequest& request,
       : needs->block_bytes > 0   ? kMaxByteSize / needs->block_bytes
                                  : Blocks(context);
   needs->most_blocks = std::max(needs->most_blocks, needs->least_blocks);
+  if (needs->block_bytes == 0) needs->least_blocks = needs->most_blocks;
   needs->usual_blocks =
       std::clamp(Blocks(context), needs->least_blocks, needs->most_blocks);
 }
