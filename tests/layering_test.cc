@@ -37,9 +37,10 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"worker/scheduler", {"worker/cache"}},
     {"worker/engine",
      {"kernels", "worker/cache", "worker/checkpoint", "worker/collective",
-      "worker/model", "worker/scheduler"}},
+      "worker/experts", "worker/model", "worker/scheduler"}},
     {"worker/group", {"proto", "worker/collective"}},
-    {"worker/server", {"proto", "worker/engine", "worker/scheduler"}},
+    {"worker/server",
+     {"proto", "worker/engine", "worker/experts", "worker/scheduler"}},
     // Capacity, flags and the loop between group and engine.
     {"worker", {"proto", "kernels", "worker/*"}},
     // The only file that names a concrete backend.

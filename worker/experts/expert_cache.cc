@@ -68,7 +68,9 @@ class ExpertCache::Work {
   void Begin(int layer, const Routing& routing);
   ExpertView Wait(int layer);
   ExpertCacheCounters counters() const;
-  void ResetCounters();
+  void Count(bool counting) {
+    counting_.store(counting, std::memory_order_relaxed);
+  }
 
  private:
   struct Job {
@@ -76,6 +78,7 @@ class ExpertCache::Work {
     int64_t slot = SlotTable::kNone;
     // Will be fetched next, and nobody has hinted at it.
     std::optional<ExpertId> hint;
+    bool counts = true;
   };
 
   std::vector<int> ReadNeeds(const Routing& routing);
@@ -89,6 +92,8 @@ class ExpertCache::Work {
   void FetchLoop();
   std::optional<Job> NextJob() ABSL_LOCKS_EXCLUDED(mutex_);
   void Finish(const Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
+  void CountFetch(double seconds);
+  bool counting() const { return counting_.load(std::memory_order_relaxed); }
   Tensor PlacesOf(int layer) const;
 
   Backend& backend_;
@@ -117,6 +122,7 @@ class ExpertCache::Work {
   std::vector<int32_t> places_;
   std::vector<int32_t> offsets_;
 
+  std::atomic<bool> counting_{true};
   std::atomic<int64_t> slots_used_{0};
   std::atomic<int64_t> hits_{0};
   std::atomic<int64_t> fetches_{0};
@@ -191,8 +197,9 @@ std::vector<int> ExpertCache::Work::ReadNeeds(const Routing& routing) {
   }
   const double mean =
       static_cast<double>(offsets_.back()) / static_cast<double>(experts_);
-  imbalance_.store(mean > 0 ? most_tokens / mean : 0,
-                   std::memory_order_relaxed);
+  if (counting())
+    imbalance_.store(mean > 0 ? most_tokens / mean : 0,
+                     std::memory_order_relaxed);
   return needs;
 }
 
@@ -246,13 +253,16 @@ std::vector<ExpertId> ExpertCache::Work::QueueNeeds(
     }
     Pin(slot);
     places_[static_cast<size_t>(id.expert)] = static_cast<int32_t>(slot);
-    demand_.push_back({.id = id, .slot = slot, .hint = {}});
+    demand_.push_back(
+        {.id = id, .slot = slot, .hint = {}, .counts = counting()});
     ++missing_;
   }
   for (const int e : needs) table_.Use(places_[static_cast<size_t>(e)]);
-  hits_.fetch_add(hits, std::memory_order_relaxed);
-  fetches_.fetch_add(static_cast<int64_t>(needs.size()) - hits,
-                     std::memory_order_relaxed);
+  if (counting()) {
+    hits_.fetch_add(hits, std::memory_order_relaxed);
+    fetches_.fetch_add(static_cast<int64_t>(needs.size()) - hits,
+                       std::memory_order_relaxed);
+  }
   return absent;
 }
 
@@ -268,7 +278,8 @@ void ExpertCache::Work::QueuePrefetch(int layer) {
     const int64_t slot = table_.Take(id);
     if (slot == SlotTable::kNone) return;
     Pin(slot);
-    prefetch_.push_back({.id = id, .slot = slot, .hint = {}});
+    prefetch_.push_back(
+        {.id = id, .slot = slot, .hint = {}, .counts = counting()});
   }
 }
 
@@ -295,11 +306,14 @@ void ExpertCache::Work::FetchLoop() {
       bank_.WillNeed(job->hint->layer, job->hint->expert);
     const double start = clock_.now_seconds();
     bank_.Fetch(job->id.layer, job->id.expert, job->slot, slots_);
-    fetched_bytes_.fetch_add(bank_.expert_bytes(), std::memory_order_relaxed);
-    if (observer_ != nullptr)
-      observer_->OnFetch(clock_.now_seconds() - start, bank_.expert_bytes());
+    if (job->counts) CountFetch(clock_.now_seconds() - start);
     Finish(*job);
   }
+}
+
+void ExpertCache::Work::CountFetch(double seconds) {
+  fetched_bytes_.fetch_add(bank_.expert_bytes(), std::memory_order_relaxed);
+  if (observer_ != nullptr) observer_->OnFetch(seconds, bank_.expert_bytes());
 }
 
 std::optional<ExpertCache::Work::Job> ExpertCache::Work::NextJob() {
@@ -340,12 +354,6 @@ ExpertCacheCounters ExpertCache::Work::counters() const {
           .imbalance = imbalance_.load(kRelaxed)};
 }
 
-void ExpertCache::Work::ResetCounters() {
-  for (std::atomic<int64_t>* counter : {&hits_, &fetches_, &fetched_bytes_})
-    counter->store(0, std::memory_order_relaxed);
-  imbalance_.store(0, std::memory_order_relaxed);
-}
-
 absl::StatusOr<std::unique_ptr<ExpertCache>> ExpertCache::Create(
     Backend& backend, const ModelConfig& config, const LocalShape& shape,
     const ExpertBank& bank, const ExpertCacheConfig& cache,
@@ -367,6 +375,6 @@ void ExpertCache::Begin(int layer, const Routing& routing) {
 }
 ExpertView ExpertCache::Wait(int layer) { return work_->Wait(layer); }
 ExpertCacheCounters ExpertCache::counters() const { return work_->counters(); }
-void ExpertCache::ResetCounters() { work_->ResetCounters(); }
+void ExpertCache::Count(bool counting) { work_->Count(counting); }
 
 }  // namespace phalanx

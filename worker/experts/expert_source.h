@@ -29,6 +29,10 @@ class ExpertSource {
   // Returns once every expert that the routing of Begin names is in place.
   // Valid, and the experts stay, until Begin is called again.
   virtual ExpertView Wait(int layer) = 0;
+
+  // Whether what follows counts in statistics: the work of a warm-up does not.
+  // Between steps.
+  virtual void Count(bool) {}
 };
 
 }  // namespace phalanx

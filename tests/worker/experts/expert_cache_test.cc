@@ -183,10 +183,11 @@ TEST(ExpertCache, APrefetchInFlightIsAwaitedAndNotRepeated) {
 TEST(ExpertCache, TheLeastRecentlyUsedGoesFirst) {
   CacheRig rig(2, 4, {.slots = 4});
   rig.bank.Open();
+  rig.cache->Count(false);
   rig.BeginAndWait(0, {0, 1, 2});
   rig.BeginAndWait(0, {0});
   rig.BeginAndWait(1, {0, 1});  // The free slot, and that of (0, 1).
-  rig.cache->ResetCounters();
+  rig.cache->Count(true);
 
   rig.BeginAndWait(0, {0, 2});
 
@@ -293,12 +294,12 @@ TEST(ExpertCache, CountsBytesThatWerePrefetchedAndTheirHits) {
   EXPECT_GE(counters.fetched_bytes, 7 * GatedBank::kExpertBytes);
 }
 
-TEST(ExpertCache, ResetLeavesTheSlotsAsTheyAre) {
+TEST(ExpertCache, WhatDoesNotCountStillTakesSlots) {
   CacheRig rig(2, 4, {.slots = 4});
   rig.bank.Open();
-  rig.BeginAndWait(0, {0, 1});
+  rig.cache->Count(false);
 
-  rig.cache->ResetCounters();
+  rig.BeginAndWait(0, {0, 1});
 
   const ExpertCacheCounters counters = rig.cache->counters();
   EXPECT_EQ(counters.hits + counters.fetches + counters.fetched_bytes, 0);
