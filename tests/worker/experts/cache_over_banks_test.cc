@@ -23,7 +23,7 @@
 namespace phalanx {
 namespace {
 
-constexpr int kSteps = 30;
+constexpr int kSteps = 10;
 
 // Steps through the layers with random needs, from few to all.
 void ExpectResidentBytes(const ResidentTwin& twin, Backend& backend,
@@ -67,12 +67,12 @@ class CacheOverBanks : public testing::TestWithParam<int> {
     auto backend = CreateCpuBackend({});
     CHECK(backend.ok());
     backend_ = *std::move(backend);
-    auto twin = LoadResidentTwin(GOLDEN_DIR "/models/moe_fp8", 1, 2,
+    auto twin = LoadResidentTwin(GOLDEN_DIR "/models/moe", 1, 2,
                                  /*whole=*/false, *backend_);
     CHECK(twin.ok());
     twin_.emplace(*std::move(twin));
   }
-  // Of 8 experts a layer, 2 layers.
+  // Of 8 experts a layer, 4 layers.
   int64_t slots() const { return GetParam(); }
 
   std::unique_ptr<Backend> backend_;

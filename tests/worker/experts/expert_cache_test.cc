@@ -210,11 +210,12 @@ TEST(ExpertCache, ALayersNeedsDoNotMakeRoomForEachOther) {
 TEST(ExpertCache, APrefetchTakesNoSlotOfItsOwnLayer) {
   CacheRig rig(3, 4, {.slots = 8});
   rig.bank.Open();
+  rig.cache->Count(false);
   rig.BeginAndWait(1, {0});        // The oldest, and in the layer to come.
   rig.BeginAndWait(2, {0, 1, 2});  // These make room.
   rig.BeginAndWait(0, kAllOfFour);
   rig.bank.AwaitStarted({1, 3});  // Those before it are ready by now.
-  rig.cache->ResetCounters();
+  rig.cache->Count(true);
 
   rig.BeginAndWait(1, {0, 1, 2});
 
