@@ -46,8 +46,8 @@ void ExpectResidentBytes(const ResidentTwin& twin, Backend& backend,
       (*cache)->Begin(layer, routing);
       const ExpertView view = (*cache)->Wait(layer);
 
-      const MoeWeights& moe =
-          twin.weights.layers[static_cast<size_t>(layer)].moe;
+      const auto& moe = std::get<MoeWeights>(
+          twin.weights.layers[static_cast<size_t>(layer)].feed_forward);
       for (size_t e = 0; e < experts; ++e) {
         if (offsets[e + 1] == offsets[e]) continue;
         const int64_t place = view.places.row<int32_t>(0)[e];
