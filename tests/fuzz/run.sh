@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Fuzzes the readers of files and plans.
+#   bash tests/fuzz/run.sh SECONDS [TARGET]
+# Without TARGET: builds the fuzz preset, and gives SECONDS to each target of
+# tests/fuzz/corpus, as many at once as there are cores. With it: that one, as
+# it was built. What a run learns stays in build/fuzz/corpus for the next; what
+# it finds is in build/fuzz/found.
+set -eu
+REPOSITORY="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
+SEEDS="$REPOSITORY/tests/fuzz/corpus"
+FOLDER="$REPOSITORY/build/fuzz"
+
+if [[ ! "${1:-}" =~ ^[1-9][0-9]*$ ]] || [ $# -gt 2 ] || { [ $# -eq 2 ] && [ ! -d "$SEEDS/$2" ]; }; then
+  echo "usage: run.sh SECONDS [$(ls "$SEEDS" | paste -sd '|')]" >&2
+  exit 2
+fi
+
+if [ $# -eq 1 ]; then
+  . "$REPOSITORY/deploy/steps.sh"
+  build "Building the fuzz targets" fuzz fuzz
+  ls "$SEEDS" | xargs -n 1 -P "$(nproc)" bash "${BASH_SOURCE[0]}" "$1"
+  exit
+fi
+
+mkdir -p "$FOLDER/corpus/$2" "$FOLDER/found"
+log="$FOLDER/fuzz-$2.log"
+# A second for one case is a find, as is a gigabyte.
+"$FOLDER/tests/fuzz_$2" -max_total_time="$1" -max_len=16384 -timeout=1 \
+  -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix="$FOLDER/found/$2-" \
+  "$FOLDER/corpus/$2" "$SEEDS/$2" >"$log" 2>&1 || {
+  tail -n 60 "$log" >&2
+  echo "FAILED: fuzz_$2; what it found is in $FOLDER/found" >&2
+  exit 1
+}
+grep 'DONE' "$log" | sed "s/^/$2: /"
