@@ -10,24 +10,31 @@ REPOSITORY="$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)"
 SEEDS="$REPOSITORY/tests/fuzz/corpus"
 FOLDER="$REPOSITORY/build/fuzz"
 
-if [[ ! "${1:-}" =~ ^[1-9][0-9]*$ ]] || [ $# -gt 2 ] || { [ $# -eq 2 ] && [ ! -d "$SEEDS/$2" ]; }; then
-  echo "usage: run.sh SECONDS [$(ls "$SEEDS" | paste -sd '|')]" >&2
+if [[ ! "${1:-}" =~ ^[1-9][0-9]*$ ]] || [ $# -gt 2 ] || [ ! -d "$SEEDS/${2:-}" ]; then
+  echo "usage: run.sh SECONDS [TARGET]; the targets are" "$SEEDS"/* >&2
   exit 2
 fi
 
 if [ $# -eq 1 ]; then
   . "$REPOSITORY/deploy/steps.sh"
   build "Building the fuzz targets" fuzz fuzz
-  ls "$SEEDS" | xargs -n 1 -P "$(nproc)" bash "${BASH_SOURCE[0]}" "$1"
+  printf '%s\n' "$SEEDS"/* | sed 's#.*/##' |
+    xargs -n 1 -P "$(nproc)" bash "$REPOSITORY/tests/fuzz/run.sh" "$1"
   exit
 fi
 
+case "$2" in
+  chat_template) words=(-dict="$REPOSITORY/tests/fuzz/chat_template.dict") ;;
+  step_plan | output_parser) words=() ;;
+  *) words=(-dict="$REPOSITORY/tests/fuzz/json.dict") ;;
+esac
+
 mkdir -p "$FOLDER/corpus/$2" "$FOLDER/found"
 log="$FOLDER/fuzz-$2.log"
-# A second for one case is a find, as is a gigabyte.
-"$FOLDER/tests/fuzz_$2" -max_total_time="$1" -max_len=16384 -timeout=1 \
+# Ten seconds for one case are a find, as is a gigabyte.
+"$FOLDER/tests/fuzz_$2" -max_total_time="$1" -max_len=16384 -timeout=10 \
   -rss_limit_mb=1024 -print_final_stats=1 -artifact_prefix="$FOLDER/found/$2-" \
-  "$FOLDER/corpus/$2" "$SEEDS/$2" >"$log" 2>&1 || {
+  "${words[@]}" "$FOLDER/corpus/$2" "$SEEDS/$2" >"$log" 2>&1 || {
   tail -n 60 "$log" >&2
   echo "FAILED: fuzz_$2; what it found is in $FOLDER/found" >&2
   exit 1
