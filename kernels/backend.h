@@ -1,38 +1,25 @@
 #ifndef PHALANX_KERNELS_BACKEND_H_
 #define PHALANX_KERNELS_BACKEND_H_
 
-#include <array>
 #include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/buffer.h"
+#include "kernels/memory.h"
 #include "kernels/ops.h"
 #include "kernels/packed_weight.h"
 #include "kernels/tensor.h"
 
 namespace phalanx {
 
-// Who a byte of a card belongs to: the categories of serving.md section 4.
-enum class MemoryCategory : uint8_t {
-  kExperts,
-  kKvCache,
-  kGdnState,
-  kNonExpert,
-  kWorkspace,
-  kComm,
-};
-inline constexpr int kMemoryCategories = 6;
-
-// "experts", "kv_cache", ... as the metrics and GetStatus spell them.
-constexpr std::array<const char*, kMemoryCategories> kMemoryCategoryNames = {
-    "experts", "kv_cache", "gdn_state", "non_expert", "workspace", "comm"};
-
 // One device: its memory, its operations, its threads. Made by a composition
 // root (worker/main.cc or a test), outlives everything that holds a Buffer.
-// Allocate and Pack come from the thread that loads, the ops from the engine
-// thread; never two at once.
+// Allocate comes from the thread that loads, the ops from the engine thread;
+// never two at once. PackWeight, StorePacked and ReadPacked are for any thread,
+// several at once and beside ops, as long as no two touch the same matrix; they
+// are done with host memory, and the matrix is there for ops, when they return.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -52,11 +39,20 @@ class Backend {
   // Zeroed memory, at least 64-byte aligned. RESOURCE_EXHAUSTED names `what`,
   // the bytes asked for and what is free.
   virtual absl::StatusOr<Buffer> Allocate(int64_t bytes,
-                                          MemoryCategory category,
+                                          MemoryComponent component,
                                           absl::string_view what) = 0;
 
-  // Held now, by category, padding included.
-  virtual int64_t allocated_bytes(MemoryCategory category) const = 0;
+  // Held now, padding included. Any thread.
+  virtual int64_t allocated_bytes(MemoryComponent component) const = 0;
+  int64_t allocated_bytes_of(MemoryCategory category) const {
+    int64_t bytes = 0;
+    for (int i = 0; i < kMemoryComponents; ++i) {
+      const auto component = static_cast<MemoryComponent>(i);
+      if (CategoryOf(component) == category)
+        bytes += allocated_bytes(component);
+    }
+    return bytes;
+  }
 
   // Host and device memory; `device` is contiguous. Blocking.
   virtual void Upload(const void* host, Tensor device) = 0;
@@ -65,11 +61,23 @@ class Backend {
   // Room for `count` matrices [rows, cols]; cols is even.
   virtual absl::StatusOr<PackedWeight> AllocateWeight(
       int64_t count, int64_t rows, int64_t cols, WeightLayout layout,
-      MemoryCategory category, absl::string_view what) = 0;
+      MemoryComponent component, absl::string_view what) = 0;
 
   // Fills matrix `index` from host rows: bf16 [rows, cols], row-major.
   virtual void PackWeight(const uint16_t* host, int64_t index,
                           PackedWeight& weight) = 0;
+
+  // How weights lie in this backend's memory: equal strings promise that a
+  // matrix which ReadPacked gave may be stored by StorePacked, in another
+  // process too. "tiles32-1".
+  virtual std::string packed_layout() const = 0;
+
+  // Fills matrix `index` with weight.matrix_bytes that ReadPacked gave for a
+  // matrix of the same rows, cols and layout: a plain copy.
+  virtual void StorePacked(const void* packed, int64_t index,
+                           PackedWeight& weight) = 0;
+  virtual void ReadPacked(const PackedWeight& weight, int64_t index,
+                          void* packed) = 0;
 
   // Waits for all that was enqueued; the first device error since the last
   // call, naming the operation.

@@ -44,6 +44,11 @@ bool CutsEvenly(int64_t cols, int slices) {
          cols % (2 * slices) == 0;
 }
 
+// A routing of T tokens over the experts that `matrices` hold, or E of them.
+int64_t ExpertsOf(const Routing& routing, int64_t matrices) {
+  return routing.places.data == nullptr ? matrices : routing.places.dims[0];
+}
+
 void CheckRouting(const Routing& routing, int64_t T, int64_t E) {
   CHECK(IsPacked(routing.expert, DType::kI32, {T, kAny}));
   const int64_t K = routing.expert.dims[1];
@@ -51,6 +56,8 @@ void CheckRouting(const Routing& routing, int64_t T, int64_t E) {
   CHECK(IsPacked(routing.weight, DType::kF32, {T, K}));
   CHECK(IsPacked(routing.offsets, DType::kI32, {E + 1}));
   CHECK(IsPacked(routing.order, DType::kI32, {T * K}));
+  if (routing.places.data != nullptr)
+    CHECK(IsPacked(routing.places, DType::kI32, {E}));
 }
 
 void CheckRuns(const Sequences& sequences) {
@@ -110,7 +117,7 @@ void CheckRoute(Tensor logits, const Routing& routing) {
 void CheckExpertsGateUp(Tensor x, const PackedWeight& w, const Routing& routing,
                         Tensor hidden, DType act) {
   CHECK(Is(x, act, {kAny, kAny}));
-  CheckRouting(routing, x.dims[0], w.count);
+  CheckRouting(routing, x.dims[0], ExpertsOf(routing, w.count));
   CHECK(IsWeight(w, WeightLayout::kGateUp, w.count, x.dims[1]));
   CHECK(Is(hidden, act, {x.dims[0] * routing.expert.dims[1], w.rows / 2}));
 }
@@ -121,7 +128,7 @@ void CheckExpertsDown(Tensor hidden, const PackedWeight& w,
                       int slices, Tensor y, DType act) {
   CHECK(Is(shared_hidden, act, {kAny, kAny}));
   const int64_t T = shared_hidden.dims[0];
-  CheckRouting(routing, T, w.count);
+  CheckRouting(routing, T, ExpertsOf(routing, w.count));
   CHECK(Is(hidden, act, {T * routing.expert.dims[1], kAny}));
   CHECK(IsWeight(w, WeightLayout::kPlain, w.count, hidden.dims[1]));
   CHECK(IsWeight(shared_w, WeightLayout::kPlain, 1, shared_hidden.dims[1]));
@@ -159,6 +166,11 @@ void CheckAdd(Tensor a, Tensor b, Tensor y, DType act) {
   CHECK(Is(a, act, {kAny, kAny}));
   CHECK(Is(b, act, {a.dims[0], a.dims[1]}));
   CHECK(Is(y, act, {a.dims[0], a.dims[1]}));
+}
+
+void CheckRound(Tensor x, Tensor y, DType act) {
+  CHECK(Is(x, DType::kF32, {kAny, kAny}));
+  CHECK(Is(y, act, {x.dims[0], x.dims[1]}));
 }
 
 void CheckMulSigmoid(Tensor x, Tensor gate, Tensor y, DType act) {

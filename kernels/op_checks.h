@@ -39,6 +39,7 @@ void CheckGatedRmsNorm(Tensor x, Tensor z, Tensor w, float eps, Tensor y,
                        DType act);
 void CheckL2Norm(Tensor x, Tensor y);
 void CheckAdd(Tensor a, Tensor b, Tensor y, DType act);
+void CheckRound(Tensor x, Tensor y, DType act);
 void CheckMulSigmoid(Tensor x, Tensor gate, Tensor y, DType act);
 
 void CheckRope(Tensor positions, Tensor inv_freq, Tensor x, DType act);

@@ -77,8 +77,10 @@ class Ops {
   virtual void Route(Tensor logits, bool renormalise, Routing routing) = 0;
 
   // GateUp of each token by each of its experts.
-  //   hidden[t * K + j] = GateUp(x[t], w[expert[t, j]])
-  //   x [T, cols] act; w kGateUp, count E; hidden [T * K, rows / 2] act
+  //   hidden[t * K + j] = GateUp(x[t], w[place(expert[t, j])])
+  //   x [T, cols] act; w kGateUp; hidden [T * K, rows / 2] act
+  // Expert e is matrix place(e) = routing.places[e] of w, or e where `places`
+  // is not set and w has E matrices. Experts without a token need no place.
   // Each expert's weights are read once for all its tokens.
   virtual void ExpertsGateUp(Tensor x, const PackedWeight& w, Routing routing,
                              Tensor hidden) = 0;
@@ -91,7 +93,8 @@ class Ops {
   //
   // The sum is a chain of f32 fused multiply-adds from 0 in that order; single
   // experts' outputs are never rounded.
-  //   hidden [T * K, I] act; w kPlain [E][H, I]; shared_hidden [T, Is] act;
+  //   hidden [T * K, I] act; w kPlain [..][H, I], placed as in ExpertsGateUp;
+  //   shared_hidden [T, Is] act;
   //   shared_w kPlain [H, Is]; shared_gate [T, 1] act, before the sigmoid;
   //   y [T, H] f32; I / slices and Is / slices are even
   virtual void ExpertsDown(Tensor hidden, const PackedWeight& w,
@@ -119,6 +122,9 @@ class Ops {
 
   // y = a + b.   [T, H] act; y may alias a or b
   virtual void Add(Tensor a, Tensor b, Tensor y) = 0;
+
+  // y = x, rounded to act.   x [T, H] f32; y [T, H] act
+  virtual void Round(Tensor x, Tensor y) = 0;
 
   // y = x * sigmoid(gate).   x [T, n] f32; gate, y [T, n] act
   virtual void MulSigmoid(Tensor x, Tensor gate, Tensor y) = 0;

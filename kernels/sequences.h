@@ -1,6 +1,8 @@
 #ifndef PHALANX_KERNELS_SEQUENCES_H_
 #define PHALANX_KERNELS_SEQUENCES_H_
 
+#include <cstdint>
+
 #include "kernels/tensor.h"
 
 namespace phalanx {
@@ -35,6 +37,15 @@ struct Routing {
   Tensor weight;   // [T, K] f32; of the same experts.
   Tensor offsets;  // [E + 1] i32; expert e has entries offsets[e] .. [e+1].
   Tensor order;    // [T * K] i32; entry -> t * K + j; by expert, then token.
+  // [E] i32: where experts lie in a stack of matrices that does not hold all of
+  // them in order (ops.h, ExpertsGateUp). Not set by Route; data is null where
+  // expert e is matrix e.
+  Tensor places;
+
+  // The matrix that holds `expert`, for backends whose memory the host reads.
+  int64_t place(int64_t expert) const {
+    return places.data == nullptr ? expert : places.row<int32_t>(0)[expert];
+  }
 };
 
 }  // namespace phalanx

@@ -30,6 +30,7 @@
 #include "worker/collective/local.h"
 #include "worker/collective/shm.h"
 #include "worker/config.h"
+#include "worker/experts/resident_experts.h"
 #include "worker/group/rank_service.h"
 #include "worker/plan_command.h"
 #include "worker/serve_rank.h"
@@ -197,14 +198,14 @@ void AddMemory(const Backend& backend, const Weights& weights,
       runner.kv_cache().bytes(),
       runner.state_cache().bytes(),
       weights.non_expert_bytes,
-      backend.allocated_bytes(MemoryCategory::kWorkspace),
+      backend.allocated_bytes_of(MemoryCategory::kWorkspace),
       comm_bytes};
   for (int i = 0; i < kMemoryCategories; ++i) {
     v1::MemoryUse* use = facts.add_memory();
     use->set_category(kMemoryCategoryNames[i]);
     use->set_bytes(share[i]);
     use->set_allocated_bytes(
-        backend.allocated_bytes(static_cast<MemoryCategory>(i)));
+        backend.allocated_bytes_of(static_cast<MemoryCategory>(i)));
     if (i == static_cast<int>(MemoryCategory::kComm))
       use->set_allocated_bytes(use->allocated_bytes() + comm_bytes);
   }
@@ -221,9 +222,10 @@ std::unique_ptr<v1::Rank::StubInterface> RankStub(const std::string& address) {
       address, grpc::InsecureChannelCredentials(), arguments));
 }
 
-// What a rank holds once it has loaded; the weights outlive the runner.
+// What a rank holds once it has loaded; each outlives the next.
 struct Loaded {
   Weights weights;
+  std::unique_ptr<ExpertSource> experts;
   std::unique_ptr<ModelRunner> runner;
 };
 
@@ -231,9 +233,11 @@ absl::Status Load(Prepared& p, WorkerService& service, v1::WorkerStatus facts,
                   Loaded& loaded) {
   ASSIGN_OR_RETURN(loaded.weights,
                    LoadWeights(*p.checkpoint, p.config, p.local, *p.backend));
-  ASSIGN_OR_RETURN(loaded.runner,
-                   ModelRunner::Create(*p.backend, p.config, p.local,
-                                       loaded.weights, PlanLimits(p.limits)));
+  loaded.experts = std::make_unique<ResidentExperts>(loaded.weights);
+  ASSIGN_OR_RETURN(
+      loaded.runner,
+      ModelRunner::Create(*p.backend, p.config, p.local, loaded.weights,
+                          *loaded.experts, PlanLimits(p.limits)));
   p.checkpoint.reset();
   AddMemory(*p.backend, loaded.weights, *loaded.runner,
             HostCollectives::BytesPerRank(p.local.tp_size), facts);

@@ -92,10 +92,10 @@ class CpuBackend final : public Backend {
   std::string instruction_set() const override { return IsaName(isa_); }
   int threads() const override { return pool_.threads(); }
 
-  absl::StatusOr<Buffer> Allocate(int64_t bytes, MemoryCategory category,
+  absl::StatusOr<Buffer> Allocate(int64_t bytes, MemoryComponent component,
                                   absl::string_view what) override;
-  int64_t allocated_bytes(MemoryCategory category) const override {
-    return by_category_[static_cast<size_t>(category)].load(
+  int64_t allocated_bytes(MemoryComponent component) const override {
+    return by_component_[static_cast<size_t>(component)].load(
         std::memory_order_relaxed);
   }
 
@@ -112,12 +112,28 @@ class CpuBackend final : public Backend {
 
   absl::StatusOr<PackedWeight> AllocateWeight(int64_t count, int64_t rows,
                                               int64_t cols, WeightLayout layout,
-                                              MemoryCategory category,
+                                              MemoryComponent component,
                                               absl::string_view what) override;
   void PackWeight(const uint16_t* host, int64_t index,
                   PackedWeight& weight) override {
     CheckPackWeight(host, index, weight);
     table_.pack_weight(host, index, weight);
+  }
+  std::string packed_layout() const override { return "tiles32-1"; }
+  void StorePacked(const void* packed, int64_t index,
+                   PackedWeight& weight) override {
+    CHECK(index >= 0 && index < weight.count);
+    std::memcpy(
+        static_cast<char*>(weight.storage.data()) + index * weight.matrix_bytes,
+        packed, static_cast<size_t>(weight.matrix_bytes));
+  }
+  void ReadPacked(const PackedWeight& weight, int64_t index,
+                  void* packed) override {
+    CHECK(index >= 0 && index < weight.count);
+    std::memcpy(packed,
+                static_cast<const char*>(weight.storage.data()) +
+                    index * weight.matrix_bytes,
+                static_cast<size_t>(weight.matrix_bytes));
   }
 
   // Every op is done when it returns and cannot fail.
@@ -126,9 +142,9 @@ class CpuBackend final : public Backend {
 
  private:
   int64_t FreeBytes() const;
-  void Count(MemoryCategory category, int64_t bytes) {
+  void Count(MemoryComponent component, int64_t bytes) {
     held_.fetch_add(bytes, std::memory_order_relaxed);
-    by_category_[static_cast<size_t>(category)].fetch_add(
+    by_component_[static_cast<size_t>(component)].fetch_add(
         bytes, std::memory_order_relaxed);
   }
 
@@ -136,7 +152,7 @@ class CpuBackend final : public Backend {
   const KernelFamily family_;
   const int64_t memory_limit_bytes_;
   std::atomic<int64_t> held_{0};
-  std::array<std::atomic<int64_t>, kMemoryCategories> by_category_{};
+  std::array<std::atomic<int64_t>, kMemoryComponents> by_component_{};
   ThreadPool pool_;
   const KernelTable& table_;
   CpuOps ops_;
@@ -149,7 +165,7 @@ int64_t CpuBackend::FreeBytes() const {
 }
 
 absl::StatusOr<Buffer> CpuBackend::Allocate(int64_t bytes,
-                                            MemoryCategory category,
+                                            MemoryComponent component,
                                             absl::string_view what) {
   CHECK(bytes >= 0);
   const int64_t padded = bytes <= kMaxBytes ? PaddedBytes(bytes) : bytes;
@@ -163,16 +179,16 @@ absl::StatusOr<Buffer> CpuBackend::Allocate(int64_t bytes,
                          ? absl::StrCat(" of the limit ", memory_limit_bytes_)
                          : " on this machine"));
   }
-  Count(category, padded);
-  return Buffer(data, bytes, [this, category](void* held, int64_t size) {
+  Count(component, padded);
+  return Buffer(data, bytes, [this, component](void* held, int64_t size) {
     FreeZeroed(held, PaddedBytes(size));
-    Count(category, -PaddedBytes(size));
+    Count(component, -PaddedBytes(size));
   });
 }
 
 absl::StatusOr<PackedWeight> CpuBackend::AllocateWeight(
     int64_t count, int64_t rows, int64_t cols, WeightLayout layout,
-    MemoryCategory category, absl::string_view what) {
+    MemoryComponent component, absl::string_view what) {
   CheckWeightShape(count, rows, cols, layout);
   if (cols > kMaxWeightCols) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -194,7 +210,8 @@ absl::StatusOr<PackedWeight> CpuBackend::AllocateWeight(
   w.cols = cols;
   w.layout = layout;
   w.matrix_bytes = TileCount(layout, rows) * TileElements(cols) * 2;
-  ASSIGN_OR_RETURN(w.storage, Allocate(count * w.matrix_bytes, category, what));
+  ASSIGN_OR_RETURN(w.storage,
+                   Allocate(count * w.matrix_bytes, component, what));
   return w;
 }
 

@@ -106,6 +106,12 @@ void CpuOps::Add(Tensor a, Tensor b, Tensor y) {
   table_.add(pool_, a, b, y);
 }
 
+void CpuOps::Round(Tensor x, Tensor y) {
+  CheckRound(x, y, DType::kBf16);
+  pool_.AdoptCaller();
+  table_.round(pool_, x, y);
+}
+
 void CpuOps::MulSigmoid(Tensor x, Tensor gate, Tensor y) {
   CheckMulSigmoid(x, gate, y, DType::kBf16);
   pool_.AdoptCaller();

@@ -38,6 +38,7 @@ class CpuOps final : public Ops {
   void GatedRmsNorm(Tensor x, Tensor z, Tensor w, float eps, Tensor y) override;
   void L2Norm(Tensor x, float scale, Tensor y) override;
   void Add(Tensor a, Tensor b, Tensor y) override;
+  void Round(Tensor x, Tensor y) override;
   void MulSigmoid(Tensor x, Tensor gate, Tensor y) override;
   void Rope(Tensor positions, Tensor inv_freq, Tensor x) override;
   void StoreKv(Tensor k, Tensor v, Tensor places, Tensor keys,

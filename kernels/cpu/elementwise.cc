@@ -80,6 +80,21 @@ void Add(ThreadPool& pool, Tensor a, Tensor b, Tensor y) {
             });
 }
 
+void Round(ThreadPool& pool, Tensor x, Tensor y) {
+  const int64_t width = y.row_elements();
+  ForRanges(pool, y.dims[0], width * kNsPerElement,
+            [&](int64_t first, int64_t last) {
+              for (int64_t t = first; t < last; ++t) {
+                const float* value = x.row<float>(t);
+                uint16_t* rounded = y.row<uint16_t>(t);
+                for (int64_t i = 0; i < width; i += kLanes) {
+                  const int64_t n = width - i;
+                  StorePart(rounded + i, LoadPart(value + i, n), n);
+                }
+              }
+            });
+}
+
 void MulSigmoid(ThreadPool& pool, Tensor x, Tensor gate, Tensor y) {
   const int64_t width = y.row_elements();
   ForRanges(pool, y.dims[0], width * kNsPerSigmoid,

@@ -18,10 +18,11 @@ void ExpertsGateUpAs(ThreadPool& pool, Tensor x, const PackedWeight& w,
   const int32_t* order = static_cast<const int32_t*>(routing.order.data);
   const int64_t per_token = routing.expert.dims[1];
   const int64_t tiles = Tiles(w);
-  CHECK(w.count <= kMaxWeightCount);
-  int32_t active[kMaxWeightCount];
+  const int64_t experts = routing.offsets.dims[0] - 1;
+  CHECK(experts <= kMaxExperts);
+  int32_t active[kMaxExperts];
   int64_t count = 0;
-  for (int32_t e = 0; e < w.count; ++e)
+  for (int32_t e = 0; e < experts; ++e)
     if (offsets[e] < offsets[e + 1]) active[count++] = e;
   if (count == 0) return;
 
@@ -30,6 +31,8 @@ void ExpertsGateUpAs(ThreadPool& pool, Tensor x, const PackedWeight& w,
   const int64_t panel_rows = PanelRows<D>(w.cols);
   pool.ParallelFor(count * parts, [&](int64_t task) {
     const int32_t expert = active[task / parts];
+    const int64_t place = routing.place(expert);
+    CHECK(place >= 0 && place < w.count);
     const int64_t part = task % parts;
     const int64_t end = offsets[expert + 1];
     for (int64_t begin = offsets[expert]; begin < end; begin += panel_rows) {
@@ -37,7 +40,7 @@ void ExpertsGateUpAs(ThreadPool& pool, Tensor x, const PackedWeight& w,
           [&](int64_t r) {
             return x.row<uint16_t>(order[begin + r] / per_token);
           },
-          Min(panel_rows, end - begin), Matrix(w, expert), w.cols,
+          Min(panel_rows, end - begin), Matrix(w, place), w.cols,
           PartBegin(tiles, parts, part), PartBegin(tiles, parts, part + 1), 1,
           [&](int64_t r, int64_t tile, const float* values) {
             StoreGateUpTile(values, tile, w.rows / 2,
@@ -64,6 +67,7 @@ class DownTask {
         slices_(slices),
         y_(y),
         per_token_(routing.expert.dims[1]),
+        experts_(routing.offsets.dims[0] - 1),
         offsets_(static_cast<const int32_t*>(routing.offsets.data)),
         order_(static_cast<const int32_t*>(routing.order.data)),
         routing_(routing) {}
@@ -78,13 +82,16 @@ class DownTask {
     const int64_t tokens = last_token - first_token;
     for (int64_t i = 0; i < tokens * token_floats; ++i) planes[i] = 0.0f;
 
-    for (int64_t e = 0; e < w_.count; ++e) {
+    for (int64_t e = 0; e < experts_; ++e) {
       int64_t begin = offsets_[e];
       int64_t end = offsets_[e + 1];
       while (begin < end && order_[begin] < first_token * per_token_) ++begin;
       while (begin < end && order_[end - 1] >= last_token * per_token_) --end;
+      if (begin == end) continue;
+      const int64_t place = routing_.place(e);
+      CHECK(place >= 0 && place < w_.count);
       Accumulate(
-          Matrix(w_, e), w_.cols, end - begin, first_tile, tiles,
+          Matrix(w_, place), w_.cols, end - begin, first_tile, tiles,
           [&](int64_t i) { return hidden_.row<uint16_t>(order_[begin + i]); },
           [&](int64_t i) {
             const int64_t entry = order_[begin + i];
@@ -183,6 +190,7 @@ class DownTask {
   const int slices_;
   const Tensor y_;
   const int64_t per_token_;
+  const int64_t experts_;
   const int32_t* const offsets_;
   const int32_t* const order_;
   const Routing& routing_;

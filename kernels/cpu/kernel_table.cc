@@ -23,6 +23,7 @@ const KernelTable& Table() {
       .select_owner = SelectOwner,
       .gather_rows = GatherRows,
       .add = Add,
+      .round = Round,
       .mul_sigmoid = MulSigmoid,
       .rope = Rope,
       .store_kv = StoreKv,

@@ -43,6 +43,7 @@ struct KernelTable {
                        Tensor gathered, Tensor y);
   void (*gather_rows)(ThreadPool&, Tensor x, Tensor rows, Tensor y);
   void (*add)(ThreadPool&, Tensor a, Tensor b, Tensor y);
+  void (*round)(ThreadPool&, Tensor x, Tensor y);
   void (*mul_sigmoid)(ThreadPool&, Tensor x, Tensor gate, Tensor y);
   // rope.cc
   void (*rope)(ThreadPool&, Tensor positions, Tensor inv_freq, Tensor x);

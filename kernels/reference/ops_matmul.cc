@@ -84,7 +84,7 @@ void ReferenceOps::ExpertsGateUp(Tensor x, const PackedWeight& w,
   const int64_t K = routing.expert.dims[1];
   for (int64_t t = 0; t < x.dims[0]; ++t) {
     for (int64_t j = 0; j < K; ++j) {
-      const int64_t expert = routing.expert.row<int32_t>(t)[j];
+      const int64_t expert = routing.place(routing.expert.row<int32_t>(t)[j]);
       CHECK(expert >= 0 && expert < w.count);
       GateUpRow(x.row<float>(t), w, expert, hidden.row<float>(t * K + j));
     }
@@ -106,7 +106,8 @@ void ReferenceOps::ExpertsDown(Tensor hidden, const PackedWeight& w,
       for (int s = 0; s < slices; ++s) {
         double sum = 0;
         for (int64_t j = 0; j < K; ++j) {
-          const int64_t expert = routing.expert.row<int32_t>(t)[j];
+          const int64_t expert =
+              routing.place(routing.expert.row<int32_t>(t)[j]);
           CHECK(expert >= 0 && expert < w.count);
           sum += routing.weight.row<float>(t)[j] *
                  Dot(hidden.row<float>(t * K + j) + s * n,

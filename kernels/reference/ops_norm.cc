@@ -1,5 +1,6 @@
 // Norms and elementwise.
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/op_checks.h"
@@ -70,6 +71,12 @@ void ReferenceOps::Add(Tensor a, Tensor b, Tensor y) {
     for (int64_t i = 0; i < a.dims[1]; ++i)
       y.row<float>(t)[i] = a.row<float>(t)[i] + b.row<float>(t)[i];
   }
+}
+
+void ReferenceOps::Round(Tensor x, Tensor y) {
+  CheckRound(x, y, DType::kF32);
+  for (int64_t t = 0; t < x.dims[0]; ++t)
+    std::copy_n(x.row<float>(t), x.dims[1], y.row<float>(t));
 }
 
 void ReferenceOps::MulSigmoid(Tensor x, Tensor gate, Tensor y) {

@@ -32,12 +32,12 @@ int64_t ReferenceBackend::held_bytes() const {
                          int64_t{0});
 }
 
-int64_t ReferenceBackend::allocated_bytes(MemoryCategory category) const {
-  return allocated_bytes_[static_cast<int>(category)];
+int64_t ReferenceBackend::allocated_bytes(MemoryComponent component) const {
+  return allocated_bytes_[static_cast<int>(component)];
 }
 
 absl::StatusOr<Buffer> ReferenceBackend::Allocate(int64_t bytes,
-                                                  MemoryCategory category,
+                                                  MemoryComponent component,
                                                   absl::string_view what) {
   CHECK(bytes >= 0);
   const int64_t limit =
@@ -54,7 +54,7 @@ absl::StatusOr<Buffer> ReferenceBackend::Allocate(int64_t bytes,
                      " are held of at most ", limit));
   }
   std::memset(data, 0, padded);
-  int64_t& held = allocated_bytes_[static_cast<int>(category)];
+  int64_t& held = allocated_bytes_[static_cast<int>(component)];
   held += padded;
   return Buffer(data, padded, [&held](void* memory, int64_t size) {
     held -= size;
@@ -76,7 +76,7 @@ void ReferenceBackend::Download(Tensor device, void* host) {
 
 absl::StatusOr<PackedWeight> ReferenceBackend::AllocateWeight(
     int64_t count, int64_t rows, int64_t cols, WeightLayout layout,
-    MemoryCategory category, absl::string_view what) {
+    MemoryComponent component, absl::string_view what) {
   CheckWeightShape(count, rows, cols, layout);
   PackedWeight weight;
   weight.count = count;
@@ -85,7 +85,7 @@ absl::StatusOr<PackedWeight> ReferenceBackend::AllocateWeight(
   weight.layout = layout;
   weight.matrix_bytes = rows * cols * ElementBytes(DType::kBf16);
   ASSIGN_OR_RETURN(weight.storage,
-                   Allocate(count * weight.matrix_bytes, category, what));
+                   Allocate(count * weight.matrix_bytes, component, what));
   return weight;
 }
 
@@ -95,6 +95,23 @@ void ReferenceBackend::PackWeight(const uint16_t* host, int64_t index,
   std::memcpy(
       static_cast<char*>(weight.storage.data()) + index * weight.matrix_bytes,
       host, weight.matrix_bytes);
+}
+
+void ReferenceBackend::StorePacked(const void* packed, int64_t index,
+                                   PackedWeight& weight) {
+  CHECK(index >= 0 && index < weight.count);
+  std::memcpy(
+      static_cast<char*>(weight.storage.data()) + index * weight.matrix_bytes,
+      packed, weight.matrix_bytes);
+}
+
+void ReferenceBackend::ReadPacked(const PackedWeight& weight, int64_t index,
+                                  void* packed) {
+  CHECK(index >= 0 && index < weight.count);
+  std::memcpy(packed,
+              static_cast<const char*>(weight.storage.data()) +
+                  index * weight.matrix_bytes,
+              weight.matrix_bytes);
 }
 
 }  // namespace phalanx

@@ -31,17 +31,22 @@ class ReferenceBackend final : public Backend {
   std::string instruction_set() const override { return "double"; }
   int threads() const override { return 1; }
 
-  absl::StatusOr<Buffer> Allocate(int64_t bytes, MemoryCategory category,
+  absl::StatusOr<Buffer> Allocate(int64_t bytes, MemoryComponent component,
                                   absl::string_view what) override;
-  int64_t allocated_bytes(MemoryCategory category) const override;
+  int64_t allocated_bytes(MemoryComponent component) const override;
   void Upload(const void* host, Tensor device) override;
   void Download(Tensor device, void* host) override;
   absl::StatusOr<PackedWeight> AllocateWeight(int64_t count, int64_t rows,
                                               int64_t cols, WeightLayout layout,
-                                              MemoryCategory category,
+                                              MemoryComponent component,
                                               absl::string_view what) override;
   void PackWeight(const uint16_t* host, int64_t index,
                   PackedWeight& weight) override;
+  std::string packed_layout() const override { return "rows-1"; }
+  void StorePacked(const void* packed, int64_t index,
+                   PackedWeight& weight) override;
+  void ReadPacked(const PackedWeight& weight, int64_t index,
+                  void* packed) override;
   absl::Status Synchronize() override { return absl::OkStatus(); }
   Ops& ops() override { return ops_; }
 
@@ -49,7 +54,7 @@ class ReferenceBackend final : public Backend {
   int64_t held_bytes() const;
 
   const ReferenceBackendConfig config_;
-  std::array<int64_t, kMemoryCategories> allocated_bytes_{};
+  std::array<int64_t, kMemoryComponents> allocated_bytes_{};
   ReferenceOps ops_;
 };
 

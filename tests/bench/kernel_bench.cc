@@ -126,7 +126,7 @@ class Bench {
     for (int64_t i = 0; i < count_; ++i) {
       auto w =
           backend_->AllocateWeight(1, kOutputs, kColumns, WeightLayout::kPlain,
-                                   MemoryCategory::kWorkspace, "bank");
+                                   MemoryComponent::kActivations, "bank");
       if (!w.ok()) Fail(w.status());
       bank_.push_back(*std::move(w));
       backend_->PackWeight(host.data(), 0, bank_.back());

@@ -26,7 +26,8 @@ class BackendContract : public OpsContract {
 using BackendContractDeathTest = BackendContract;
 
 TEST_P(BackendContract, AllocatesZeroedMemory) {
-  auto buffer = backend_.Allocate(1000, MemoryCategory::kComm, "a test");
+  auto buffer =
+      backend_.Allocate(1000, MemoryComponent::kCommunicator, "a test");
   ASSERT_OK(buffer);
   std::vector<char> host(1000, 1);
 
@@ -38,7 +39,8 @@ TEST_P(BackendContract, AllocatesZeroedMemory) {
 TEST_P(BackendContract, ZeroesMemoryThatWasUsedBefore) {
   const std::vector<char> ones(4096, 1);
   for (int round = 0; round < 2; ++round) {
-    auto buffer = backend_.Allocate(4096, MemoryCategory::kComm, "a test");
+    auto buffer =
+        backend_.Allocate(4096, MemoryComponent::kCommunicator, "a test");
     ASSERT_OK(buffer);
     const Tensor all = MakeTensor(buffer->data(), DType::kF32, 1024);
     std::vector<char> host(4096, 1);
@@ -52,43 +54,47 @@ TEST_P(BackendContract, ZeroesMemoryThatWasUsedBefore) {
 
 TEST_P(BackendContract, AlignsMemoryToCacheLines) {
   for (int64_t bytes : {1, 63, 64, 65, 5000}) {
-    auto buffer = backend_.Allocate(bytes, MemoryCategory::kComm, "a test");
+    auto buffer =
+        backend_.Allocate(bytes, MemoryComponent::kCommunicator, "a test");
     ASSERT_OK(buffer);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % 64, 0u) << bytes;
   }
 }
 
 TEST_P(BackendContract, CountsWhatIsHeldByCategoryUntilItIsGivenBack) {
-  const int64_t before = backend_.allocated_bytes(MemoryCategory::kGdnState);
-  const int64_t other = backend_.allocated_bytes(MemoryCategory::kKvCache);
+  const int64_t before = backend_.allocated_bytes(MemoryComponent::kStates);
+  const int64_t other = backend_.allocated_bytes(MemoryComponent::kKeysValues);
   {
-    auto buffer = backend_.Allocate(1000, MemoryCategory::kGdnState, "a test");
+    auto buffer = backend_.Allocate(1000, MemoryComponent::kStates, "a test");
     ASSERT_OK(buffer);
-    EXPECT_GE(backend_.allocated_bytes(MemoryCategory::kGdnState),
+    EXPECT_GE(backend_.allocated_bytes(MemoryComponent::kStates),
               before + 1000);
-    EXPECT_EQ(backend_.allocated_bytes(MemoryCategory::kKvCache), other);
+    EXPECT_EQ(backend_.allocated_bytes(MemoryComponent::kKeysValues), other);
   }
 
-  EXPECT_EQ(backend_.allocated_bytes(MemoryCategory::kGdnState), before);
+  EXPECT_EQ(backend_.allocated_bytes(MemoryComponent::kStates), before);
 }
 
 TEST_P(BackendContract, CountsAMovedBufferOnce) {
-  const int64_t before = backend_.allocated_bytes(MemoryCategory::kComm);
+  const int64_t before =
+      backend_.allocated_bytes(MemoryComponent::kCommunicator);
   {
-    auto buffer = backend_.Allocate(64, MemoryCategory::kComm, "a test");
+    auto buffer =
+        backend_.Allocate(64, MemoryComponent::kCommunicator, "a test");
     ASSERT_OK(buffer);
     const Buffer moved = *std::move(buffer);
-    EXPECT_GE(backend_.allocated_bytes(MemoryCategory::kComm), before + 64);
+    EXPECT_GE(backend_.allocated_bytes(MemoryComponent::kCommunicator),
+              before + 64);
   }
 
-  EXPECT_EQ(backend_.allocated_bytes(MemoryCategory::kComm), before);
+  EXPECT_EQ(backend_.allocated_bytes(MemoryComponent::kCommunicator), before);
 }
 
 TEST_P(BackendContract, RefusesMoreMemoryThanThereIs) {
   constexpr int64_t kTooMuch = int64_t{1} << 60;
 
   EXPECT_THAT(
-      backend_.Allocate(kTooMuch, MemoryCategory::kKvCache, "the KV cache"),
+      backend_.Allocate(kTooMuch, MemoryComponent::kKeysValues, "the KV cache"),
       StatusIs(absl::StatusCode::kResourceExhausted,
                testing::AllOf(HasSubstr("the KV cache"),
                               HasSubstr(std::to_string(kTooMuch)))));
@@ -105,8 +111,9 @@ TEST_P(BackendContract, DownloadsWhatWasUploaded) {
 }
 
 TEST_P(BackendContract, AllocatesAWeightOfTheShapeAskedFor) {
-  auto weight = backend_.AllocateWeight(
-      3, 10, 6, WeightLayout::kGateUp, MemoryCategory::kExperts, "the experts");
+  auto weight =
+      backend_.AllocateWeight(3, 10, 6, WeightLayout::kGateUp,
+                              MemoryComponent::kRoutedExperts, "the experts");
 
   ASSERT_OK(weight);
   EXPECT_EQ(weight->count, 3);
@@ -116,14 +123,15 @@ TEST_P(BackendContract, AllocatesAWeightOfTheShapeAskedFor) {
   EXPECT_EQ(weight->share_bytes(), 3 * 10 * 6 * 2);
   EXPECT_GE(weight->matrix_bytes, 10 * 6 * 2);
   EXPECT_GE(weight->storage.bytes(), 3 * weight->matrix_bytes);
-  EXPECT_GE(backend_.allocated_bytes(MemoryCategory::kExperts),
+  EXPECT_GE(backend_.allocated_bytes(MemoryComponent::kRoutedExperts),
             weight->storage.bytes());
 }
 
 TEST_P(BackendContract, PacksEveryMatrixOfAWeightByItself) {
   // Filled in another order than they lie; each the identity times its index.
-  auto weight = backend_.AllocateWeight(
-      3, 4, 2, WeightLayout::kGateUp, MemoryCategory::kExperts, "the experts");
+  auto weight =
+      backend_.AllocateWeight(3, 4, 2, WeightLayout::kGateUp,
+                              MemoryComponent::kRoutedExperts, "the experts");
   ASSERT_OK(weight);
   for (int e : {2, 0, 1}) {
     Floats values(8, 0);
@@ -151,8 +159,8 @@ TEST_P(BackendContract, SaysWhatItIs) {
 }
 
 TEST_P(BackendContractDeathTest, PackWeightRefusesAnIndexPastTheEnd) {
-  auto weight = backend_.AllocateWeight(1, 1, 2, WeightLayout::kPlain,
-                                        MemoryCategory::kExperts, "a test");
+  auto weight = backend_.AllocateWeight(
+      1, 1, 2, WeightLayout::kPlain, MemoryComponent::kRoutedExperts, "a test");
   ASSERT_OK(weight);
   const uint16_t host[2] = {0, 0};
 
@@ -162,7 +170,7 @@ TEST_P(BackendContractDeathTest, PackWeightRefusesAnIndexPastTheEnd) {
 TEST_P(BackendContractDeathTest, AllocateWeightRefusesAnOddNumberOfColumns) {
   EXPECT_DEATH(
       (void)backend_.AllocateWeight(1, 1, 3, WeightLayout::kPlain,
-                                    MemoryCategory::kExperts, "a test"),
+                                    MemoryComponent::kRoutedExperts, "a test"),
       "cols");
 }
 

@@ -69,7 +69,7 @@ Tensor Rig::Make(DType dtype, const Dims& dims, const Floats& values,
               content.begin() + t * shape.row_stride);
   }
   auto buffer = backend_->Allocate(content.size() * ElementBytes(dtype),
-                                   MemoryCategory::kWorkspace, "a tensor");
+                                   MemoryComponent::kActivations, "a tensor");
   CHECK(buffer.ok());
   Tensor whole = MakeTensor(buffer->data(), dtype, T, shape.row_stride);
   backend_->Upload(Encode(dtype, content).data(), whole);
@@ -111,7 +111,7 @@ const PackedWeight& Rig::Weight(int64_t count, int64_t rows, int64_t cols,
                                 const Floats& values, WeightLayout layout) {
   CHECK(static_cast<int64_t>(values.size()) == count * rows * cols);
   auto weight = backend_->AllocateWeight(
-      count, rows, cols, layout, MemoryCategory::kNonExpert, "a weight");
+      count, rows, cols, layout, MemoryComponent::kAttention, "a weight");
   CHECK(weight.ok());
   weights_.push_back(std::make_unique<PackedWeight>(*std::move(weight)));
   std::vector<uint16_t> host(rows * cols);

@@ -60,6 +60,7 @@ class LoggingOps final : public Ops {
     ops_.L2Norm(x, scale, y);
   }
   void Add(Tensor a, Tensor b, Tensor y) override { ops_.Add(a, b, y); }
+  void Round(Tensor x, Tensor y) override { ops_.Round(x, y); }
   void MulSigmoid(Tensor x, Tensor gate, Tensor y) override {
     ops_.MulSigmoid(x, gate, y);
   }
@@ -105,12 +106,12 @@ class LoggingBackend final : public Backend {
     return inner_->instruction_set();
   }
   int threads() const override { return inner_->threads(); }
-  absl::StatusOr<Buffer> Allocate(int64_t bytes, MemoryCategory category,
+  absl::StatusOr<Buffer> Allocate(int64_t bytes, MemoryComponent component,
                                   absl::string_view what) override {
-    return inner_->Allocate(bytes, category, what);
+    return inner_->Allocate(bytes, component, what);
   }
-  int64_t allocated_bytes(MemoryCategory category) const override {
-    return inner_->allocated_bytes(category);
+  int64_t allocated_bytes(MemoryComponent component) const override {
+    return inner_->allocated_bytes(component);
   }
   void Upload(const void* host, Tensor device) override {
     inner_->Upload(host, device);
@@ -120,13 +121,22 @@ class LoggingBackend final : public Backend {
   }
   absl::StatusOr<PackedWeight> AllocateWeight(int64_t count, int64_t rows,
                                               int64_t cols, WeightLayout layout,
-                                              MemoryCategory category,
+                                              MemoryComponent component,
                                               absl::string_view what) override {
-    return inner_->AllocateWeight(count, rows, cols, layout, category, what);
+    return inner_->AllocateWeight(count, rows, cols, layout, component, what);
   }
   void PackWeight(const uint16_t* host, int64_t index,
                   PackedWeight& weight) override {
     inner_->PackWeight(host, index, weight);
+  }
+  std::string packed_layout() const override { return inner_->packed_layout(); }
+  void StorePacked(const void* packed, int64_t index,
+                   PackedWeight& weight) override {
+    inner_->StorePacked(packed, index, weight);
+  }
+  void ReadPacked(const PackedWeight& weight, int64_t index,
+                  void* packed) override {
+    inner_->ReadPacked(weight, index, packed);
   }
   absl::Status Synchronize() override { return inner_->Synchronize(); }
   Ops& ops() override { return ops_; }

@@ -9,9 +9,10 @@ namespace phalanx {
 absl::StatusOr<std::unique_ptr<KvCache>> KvCache::Create(
     Backend& backend, const KvCacheShape& shape) {
   const DType type = backend.activation_dtype();
-  ASSIGN_OR_RETURN(Buffer memory,
-                   backend.Allocate(shape.blocks * shape.block_bytes(type),
-                                    MemoryCategory::kKvCache, "the KV cache"));
+  ASSIGN_OR_RETURN(
+      Buffer memory,
+      backend.Allocate(shape.blocks * shape.block_bytes(type),
+                       MemoryComponent::kKeysValues, "the KV cache"));
   return std::unique_ptr<KvCache>(new KvCache(shape, type, std::move(memory)));
 }
 

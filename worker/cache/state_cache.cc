@@ -11,7 +11,7 @@ absl::StatusOr<std::unique_ptr<StateCache>> StateCache::Create(
   ASSIGN_OR_RETURN(
       Buffer memory,
       backend.Allocate(shape.slots * shape.slot_bytes(act),
-                       MemoryCategory::kGdnState, "the GDN state slots"));
+                       MemoryComponent::kStates, "the GDN state slots"));
   return std::unique_ptr<StateCache>(
       new StateCache(shape, act, std::move(memory)));
 }

@@ -11,12 +11,33 @@ namespace phalanx {
 
 using enum TensorRole;
 
+namespace {
+
+// Of the vectors that LoadPlain reads.
+MemoryComponent ComponentOf(TensorRole role) {
+  switch (role) {
+    case kConv:
+    case kALog:
+    case kDtBias:
+    case kGdnNorm:
+      return MemoryComponent::kGdn;
+    case kQNorm:
+    case kKNorm:
+      return MemoryComponent::kAttention;
+    default:
+      return MemoryComponent::kNorm;
+  }
+}
+
+}  // namespace
+
 absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
                                     const ModelConfig& config,
-                                    const LocalShape& shape, Backend& backend) {
+                                    const LocalShape& shape, Backend& backend,
+                                    const LoadOptions& options) {
   ASSIGN_OR_RETURN(const TensorTable table,
                    TensorTable::Match(checkpoint, config));
-  return WeightLoader(table, config, shape, backend).Load();
+  return WeightLoader(table, config, shape, backend, options).Load();
 }
 
 absl::StatusOr<Weights> WeightLoader::Load() {
@@ -36,7 +57,8 @@ absl::Status WeightLoader::LoadVocabulary() {
   const MatrixPiece embed = Piece(kEmbed, -1);
   const Range owned = embed.ranges[0];
   ASSIGN_OR_RETURN(void* data,
-                   AllocatePlain(rows * hidden * 2, "embed_tokens"));
+                   AllocatePlain(rows * hidden * 2, MemoryComponent::kEmbedding,
+                                 "embed_tokens"));
   weights_.embed = MakeTensor(data, DType::kBf16, rows, hidden);
   // Padding stays as allocated: zero.
   if (owned.size() > 0)
@@ -46,8 +68,10 @@ absl::Status WeightLoader::LoadVocabulary() {
   // layouts.
   const MatrixPiece lm_head =
       config_.tie_word_embeddings ? embed : Piece(kLmHead, -1);
-  RETURN_IF_ERROR(LoadPacked("lm_head", {.rows = rows, .cols = hidden},
-                             {&lm_head, 1}, &weights_.lm_head));
+  RETURN_IF_ERROR(LoadPacked(
+      "lm_head",
+      {.rows = rows, .cols = hidden, .component = MemoryComponent::kLmHead},
+      {&lm_head, 1}, &weights_.lm_head));
   MappedFile::DropPages(embed.data);
   return absl::OkStatus();
 }
@@ -59,7 +83,9 @@ absl::Status WeightLoader::LoadRotary() {
     inv_freq.push_back(static_cast<float>(std::pow(
         config_.rope_theta, -2.0 * static_cast<double>(i) /
                                 static_cast<double>(config_.rotary_dim))));
-  ASSIGN_OR_RETURN(void* data, AllocatePlain(count * 4, "inv_freq"));
+  ASSIGN_OR_RETURN(
+      void* data,
+      AllocatePlain(count * 4, MemoryComponent::kAttention, "inv_freq"));
   weights_.inv_freq = MakeTensor(data, DType::kF32, count);
   backend_.Upload(inv_freq.data(), weights_.inv_freq);
   return absl::OkStatus();
@@ -98,7 +124,8 @@ absl::Status WeightLoader::LoadPlain(TensorRole role, int layer, Fold fold,
       count * (tensor.type == StoredType::kF32 ? 4 : 2);
   if (fold == Fold::kOnePlus)
     for (float& value : values) value += 1.0f;
-  ASSIGN_OR_RETURN(void* data, AllocatePlain(count * 4, tensor.name));
+  ASSIGN_OR_RETURN(void* data,
+                   AllocatePlain(count * 4, ComponentOf(role), tensor.name));
   // The convolution is a matrix, all else a vector.
   *out = role == kConv ? MakeTensor(data, DType::kF32,
                                     count / config_.linear_conv_kernel_dim,
@@ -114,7 +141,7 @@ absl::Status WeightLoader::LoadPacked(absl::string_view what, MatrixSize size,
                                       PackedWeight* out) {
   ASSIGN_OR_RETURN(*out,
                    backend_.AllocateWeight(1, size.rows, size.cols, size.layout,
-                                           MemoryCategory::kNonExpert, what));
+                                           size.component, what));
   Pack(pieces, 0, out);
   return absl::OkStatus();
 }
@@ -127,9 +154,9 @@ void WeightLoader::Pack(std::span<const MatrixPiece> pieces, int64_t index,
 }
 
 absl::StatusOr<void*> WeightLoader::AllocatePlain(int64_t bytes,
+                                                  MemoryComponent component,
                                                   absl::string_view what) {
-  ASSIGN_OR_RETURN(Buffer buffer,
-                   backend_.Allocate(bytes, MemoryCategory::kNonExpert, what));
+  ASSIGN_OR_RETURN(Buffer buffer, backend_.Allocate(bytes, component, what));
   weights_.storage.push_back(std::move(buffer));
   return weights_.storage.back().data();
 }

@@ -9,6 +9,12 @@
 
 namespace phalanx {
 
+struct LoadOptions {
+  // False where a bank holds the routed experts (worker/experts): then
+  // MoeWeights::experts_* stay empty.
+  bool routed_experts = true;
+};
+
 // Copies one rank's share of a checkpoint into the backend's memory, laid out
 // as weights.h says. `shape` is MakeLocalShape's for `config`. On the host it
 // takes a temporary of at most the largest matrix of the rank; pages of the
@@ -20,7 +26,8 @@ namespace phalanx {
 // does not need the checkpoint any more.
 absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,
                                     const ModelConfig& config,
-                                    const LocalShape& shape, Backend& backend);
+                                    const LocalShape& shape, Backend& backend,
+                                    const LoadOptions& options = {});
 
 }  // namespace phalanx
 

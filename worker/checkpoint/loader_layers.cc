@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "worker/checkpoint/expert_reader.h"
 #include "worker/checkpoint/weight_loader.h"
 
 namespace phalanx {
@@ -71,7 +72,8 @@ absl::Status WeightLoader::LoadGdn(int layer, GdnWeights* out) {
   RETURN_IF_ERROR(LoadPacked(
       absl::StrCat(where, "in_proj"),
       {.rows = shape_.conv_channels + value_rows + 2 * shape_.gdn_value_heads,
-       .cols = config_.hidden_size},
+       .cols = config_.hidden_size,
+       .component = MemoryComponent::kGdn},
       pieces, &out->in_proj));
   RETURN_IF_ERROR(LoadPlain(kConv, layer, Fold::kNothing, &out->conv));
   RETURN_IF_ERROR(LoadPlain(kALog, layer, Fold::kNothing, &out->a_log));
@@ -79,7 +81,9 @@ absl::Status WeightLoader::LoadGdn(int layer, GdnWeights* out) {
   RETURN_IF_ERROR(LoadPlain(kGdnNorm, layer, Fold::kNothing, &out->norm));
   const MatrixPiece out_proj = Piece(kOutProj, layer);
   return LoadPacked(absl::StrCat(where, "out_proj"),
-                    {.rows = config_.hidden_size, .cols = value_rows},
+                    {.rows = config_.hidden_size,
+                     .cols = value_rows,
+                     .component = MemoryComponent::kGdn},
                     {&out_proj, 1}, &out->out_proj);
 }
 
@@ -88,55 +92,53 @@ absl::Status WeightLoader::LoadMoe(int layer, MoeWeights* out) {
   const std::string where = absl::StrCat("layers.", layer, ".mlp.");
   const MatrixPiece router = Piece(kRouter, layer);
   RETURN_IF_ERROR(LoadPacked(absl::StrCat(where, "router"),
-                             {.rows = config_.num_experts, .cols = hidden},
+                             {.rows = config_.num_experts,
+                              .cols = hidden,
+                              .component = MemoryComponent::kRouter},
                              {&router, 1}, &out->router));
-  RETURN_IF_ERROR(LoadExperts(layer, out));
+  if (options_.routed_experts) RETURN_IF_ERROR(LoadExperts(layer, out));
   const MatrixPiece gate_up[] = {Piece(kSharedGateProj, layer),
                                  Piece(kSharedUpProj, layer)};
   RETURN_IF_ERROR(LoadPacked(absl::StrCat(where, "shared_gate_up"),
                              {.rows = 2 * shape_.shared_width,
                               .cols = hidden,
-                              .layout = WeightLayout::kGateUp},
+                              .layout = WeightLayout::kGateUp,
+                              .component = MemoryComponent::kSharedExpert},
                              gate_up, &out->shared_gate_up));
   const MatrixPiece down = Piece(kSharedDownProj, layer);
   RETURN_IF_ERROR(LoadPacked(absl::StrCat(where, "shared_down"),
-                             {.rows = hidden, .cols = shape_.shared_width},
+                             {.rows = hidden,
+                              .cols = shape_.shared_width,
+                              .component = MemoryComponent::kSharedExpert},
                              {&down, 1}, &out->shared_down));
   const MatrixPiece gate = Piece(kSharedExpertGate, layer);
-  return LoadPacked(absl::StrCat(where, "shared_gate"),
-                    {.rows = 1, .cols = hidden}, {&gate, 1}, &out->shared_gate);
+  return LoadPacked(
+      absl::StrCat(where, "shared_gate"),
+      {.rows = 1, .cols = hidden, .component = MemoryComponent::kRouter},
+      {&gate, 1}, &out->shared_gate);
 }
 
 absl::Status WeightLoader::LoadExperts(int layer, MoeWeights* out) {
   const int64_t experts = config_.num_experts;
   const int64_t hidden = config_.hidden_size;
   const std::string where = absl::StrCat("layers.", layer, ".mlp.experts.");
-  ASSIGN_OR_RETURN(
-      out->experts_gate_up,
-      backend_.AllocateWeight(experts, 2 * shape_.expert_width, hidden,
-                              WeightLayout::kGateUp, MemoryCategory::kExperts,
-                              absl::StrCat(where, "gate_up")));
-  ASSIGN_OR_RETURN(
-      out->experts_down,
-      backend_.AllocateWeight(experts, hidden, shape_.expert_width,
-                              WeightLayout::kPlain, MemoryCategory::kExperts,
-                              absl::StrCat(where, "down")));
-  const bool fused = table_.fused_experts(layer);
-  const auto piece = [&](TensorRole role, int expert) {
-    const int tensor = fused ? -1 : expert;
-    return MakePiece(table_.at(role, layer, tensor),
-                     table_.scales(role, layer, tensor),
-                     SliceOf(role, config_, shape_), fused ? expert : 0);
-  };
+  ASSIGN_OR_RETURN(out->experts_gate_up,
+                   backend_.AllocateWeight(experts, 2 * shape_.expert_width,
+                                           hidden, WeightLayout::kGateUp,
+                                           MemoryComponent::kRoutedExperts,
+                                           absl::StrCat(where, "gate_up")));
+  ASSIGN_OR_RETURN(out->experts_down,
+                   backend_.AllocateWeight(experts, hidden, shape_.expert_width,
+                                           WeightLayout::kPlain,
+                                           MemoryComponent::kRoutedExperts,
+                                           absl::StrCat(where, "down")));
+  const ExpertReader reader(table_, config_, shape_);
   for (int e = 0; e < experts; ++e) {
-    std::vector<MatrixPiece> gate_up;
-    if (fused)
-      gate_up = {piece(kExpertsGateUp, e)};
-    else
-      gate_up = {piece(kExpertGate, e), piece(kExpertUp, e)};
-    const MatrixPiece down = piece(fused ? kExpertsDown : kExpertDown, e);
-    Pack(gate_up, e, &out->experts_gate_up);
-    Pack({&down, 1}, e, &out->experts_down);
+    backend_.PackWeight(reader.GateUp(layer, e, &scratch_), e,
+                        out->experts_gate_up);
+    backend_.PackWeight(reader.Down(layer, e, &scratch_), e,
+                        out->experts_down);
+    reader.Drop(layer, e);
   }
   weights_.expert_bytes +=
       out->experts_gate_up.share_bytes() + out->experts_down.share_bytes();

@@ -73,10 +73,22 @@ absl::StatusOr<LocalShape> MakeLocalShape(const ModelConfig& config, int rank,
   shape.gdn_value_heads = config.linear_num_value_heads / tp_size;
   shape.conv_channels = 2 * shape.gdn_key_heads * config.linear_key_head_dim +
                         shape.gdn_value_heads * config.linear_value_head_dim;
+  shape.moe_part = rank;
+  shape.moe_parts = tp_size;
+  shape.moe_slices = shape.slices;
   shape.expert_width = config.moe_intermediate_size / tp_size;
   shape.shared_width = config.shared_expert_intermediate_size / tp_size;
   shape.vocab_rows = CeilDivide(config.vocab_size, tp_size);
   shape.first_vocab = rank * shape.vocab_rows;
+  return shape;
+}
+
+LocalShape WithWholeExperts(const ModelConfig& config, LocalShape shape) {
+  shape.moe_part = 0;
+  shape.moe_parts = 1;
+  shape.moe_slices = kContractionSlices;
+  shape.expert_width = config.moe_intermediate_size;
+  shape.shared_width = config.shared_expert_intermediate_size;
   return shape;
 }
 

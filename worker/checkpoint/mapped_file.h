@@ -30,6 +30,8 @@ class MappedFile {
   // Tells the system that these bytes of the mapping are done with, so that
   // loading does not fill memory with pages nobody reads again. A hint.
   static void DropPages(std::span<const std::byte> bytes);
+  // That they will be read soon: the system may begin to fetch them. A hint.
+  static void WillNeedPages(std::span<const std::byte> bytes);
 
  private:
   MappedFile(std::string path, std::span<const std::byte> bytes)

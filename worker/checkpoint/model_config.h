@@ -99,6 +99,11 @@ struct LocalShape {
   int64_t gdn_key_heads = 0;
   int64_t gdn_value_heads = 0;
   int64_t conv_channels = 0;  // q | k | v of the local heads.
+  // The mixture of experts may be whole on every rank while all else is cut
+  // (offload from a full bank): then part 0 of 1, all slices and widths.
+  int moe_part = 0;  // Which part of every expert is here: the rank.
+  int moe_parts = 1;
+  int moe_slices = 8;  // kContractionSlices / moe_parts.
   int64_t expert_width = 0;
   int64_t shared_width = 0;
   int64_t vocab_rows = 0;   // ceil(vocab / tp_size); the last may be padded.
@@ -109,6 +114,9 @@ struct LocalShape {
 // sizes are possible.
 absl::StatusOr<LocalShape> MakeLocalShape(const ModelConfig& config, int rank,
                                           int tp_size);
+
+// `shape` with every expert, the shared one included, whole on this rank.
+LocalShape WithWholeExperts(const ModelConfig& config, LocalShape shape);
 
 }  // namespace phalanx
 

@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "worker/checkpoint/loader.h"
 #include "worker/checkpoint/matrix_pieces.h"
 #include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/tensor_rules.h"
@@ -19,8 +20,13 @@ namespace phalanx {
 class WeightLoader {
  public:
   WeightLoader(const TensorTable& table, const ModelConfig& config,
-               const LocalShape& shape, Backend& backend)
-      : table_(table), config_(config), shape_(shape), backend_(backend) {}
+               const LocalShape& shape, Backend& backend,
+               const LoadOptions& options)
+      : table_(table),
+        config_(config),
+        shape_(shape),
+        backend_(backend),
+        options_(options) {}
 
   absl::StatusOr<Weights> Load();
 
@@ -29,6 +35,7 @@ class WeightLoader {
     int64_t rows = 0;
     int64_t cols = 0;
     WeightLayout layout = WeightLayout::kPlain;
+    MemoryComponent component = MemoryComponent::kAttention;
   };
   // What a norm's stored weight lacks: the family stores w and means 1 + w.
   enum class Fold : uint8_t { kNothing, kOnePlus };
@@ -53,12 +60,14 @@ class WeightLoader {
                           PackedWeight* out);
   void Pack(std::span<const MatrixPiece> pieces, int64_t index,
             PackedWeight* out);
-  absl::StatusOr<void*> AllocatePlain(int64_t bytes, absl::string_view what);
+  absl::StatusOr<void*> AllocatePlain(int64_t bytes, MemoryComponent component,
+                                      absl::string_view what);
 
   const TensorTable& table_;
   const ModelConfig& config_;
   const LocalShape& shape_;
   Backend& backend_;
+  const LoadOptions options_;
   Weights weights_;
   std::vector<uint16_t> scratch_;
 };

@@ -9,7 +9,8 @@ namespace phalanx {
 
 absl::StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(
     Backend& backend, const ModelConfig& config, const LocalShape& local,
-    const Weights& weights, const StepPlanLimits& limits) {
+    const Weights& weights, ExpertSource& experts,
+    const StepPlanLimits& limits) {
   std::unique_ptr<ModelRunner> runner(new ModelRunner(backend, limits));
   KvCacheShape kv = Qwen35Moe::KvShape(config, local);
   kv.blocks = limits.kv_blocks;
@@ -18,7 +19,7 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(
   state.slots = limits.state_slots;
   ASSIGN_OR_RETURN(runner->state_cache_, StateCache::Create(backend, state));
   ASSIGN_OR_RETURN(runner->model_,
-                   Qwen35Moe::Create(backend, config, local, weights,
+                   Qwen35Moe::Create(backend, config, local, weights, experts,
                                      *runner->kv_cache_, *runner->state_cache_,
                                      {.tokens = limits.max_tokens,
                                       .logit_rows = limits.max_sequences}));

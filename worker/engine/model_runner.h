@@ -14,20 +14,23 @@
 #include "worker/checkpoint/weights.h"
 #include "worker/collective/collective.h"
 #include "worker/engine/step_inputs.h"
+#include "worker/experts/expert_source.h"
 #include "worker/model/qwen35_moe.h"
 #include "worker/scheduler/step_plan.h"
 
 namespace phalanx {
 
 // One rank's model with its caches: runs plans. Made once after load, outlives
-// every epoch; the engine thread's. The backend, config and weights outlive it.
+// every epoch; the engine thread's. Backend, config, weights and experts
+// outlive it.
 class ModelRunner {
  public:
   // Allocates the caches (limits.kv_blocks, limits.state_slots) and all that
   // the largest step needs. RESOURCE_EXHAUSTED names what did not fit.
   static absl::StatusOr<std::unique_ptr<ModelRunner>> Create(
       Backend& backend, const ModelConfig& config, const LocalShape& local,
-      const Weights& weights, const StepPlanLimits& limits);
+      const Weights& weights, ExpertSource& experts,
+      const StepPlanLimits& limits);
 
   // Runs the plan on this rank and waits for it. The first error of device or
   // group; after one, the caches hold nothing of use.

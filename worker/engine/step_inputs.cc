@@ -25,7 +25,7 @@ absl::StatusOr<std::unique_ptr<StepInputs>> StepInputs::Create(
   const int64_t words =
       3 * limits.max_tokens + limits.max_sequences * (4 + table) + 1;
   ASSIGN_OR_RETURN(Buffer memory,
-                   backend.Allocate(words * 4, MemoryCategory::kWorkspace,
+                   backend.Allocate(words * 4, MemoryComponent::kActivations,
                                     "the inputs of a step"));
   std::unique_ptr<StepInputs> inputs(
       new StepInputs(backend, std::move(memory)));

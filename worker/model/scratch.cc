@@ -14,7 +14,7 @@ constexpr int64_t kAlignment = 64;
 absl::StatusOr<std::unique_ptr<Scratch>> Scratch::Create(Backend& backend,
                                                          int64_t bytes) {
   ASSIGN_OR_RETURN(Buffer memory,
-                   backend.Allocate(bytes, MemoryCategory::kWorkspace,
+                   backend.Allocate(bytes, MemoryComponent::kActivations,
                                     "the activations of a step"));
   return std::unique_ptr<Scratch>(
       new Scratch(std::move(memory), backend.activation_dtype()));

@@ -26,7 +26,7 @@ TEST(CpuBackend, MemoryIsZeroedAndAligned) {
 
   for (const int64_t bytes : {int64_t{1}, int64_t{100}, 3 * kMiB, 9 * kMiB}) {
     const auto buffer =
-        backend->Allocate(bytes, MemoryCategory::kWorkspace, "x");
+        backend->Allocate(bytes, MemoryComponent::kActivations, "x");
 
     ASSERT_OK(buffer);
     EXPECT_EQ(reinterpret_cast<intptr_t>(buffer->data()) % 64, 0);
@@ -39,7 +39,7 @@ TEST(CpuBackend, BigMemoryBeginsAtAHugePage) {
   auto backend = BackendWithLimit(0);
 
   const auto buffer =
-      backend->Allocate(9 * kMiB, MemoryCategory::kExperts, "experts");
+      backend->Allocate(9 * kMiB, MemoryComponent::kRoutedExperts, "experts");
 
   ASSERT_OK(buffer);
   EXPECT_EQ(reinterpret_cast<intptr_t>(buffer->data()) % (2 * kMiB), 0);
@@ -48,26 +48,26 @@ TEST(CpuBackend, BigMemoryBeginsAtAHugePage) {
 TEST(CpuBackend, CountsWhatEachCategoryHolds) {
   auto backend = BackendWithLimit(0);
   {
-    const auto kv = backend->Allocate(100, MemoryCategory::kKvCache, "kv");
+    const auto kv = backend->Allocate(100, MemoryComponent::kKeysValues, "kv");
     const auto state =
-        backend->Allocate(9 * kMiB, MemoryCategory::kGdnState, "state");
+        backend->Allocate(9 * kMiB, MemoryComponent::kStates, "state");
     ASSERT_OK(kv);
     ASSERT_OK(state);
-    EXPECT_EQ(backend->allocated_bytes(MemoryCategory::kKvCache), 128);
-    EXPECT_EQ(backend->allocated_bytes(MemoryCategory::kGdnState), 9 * kMiB);
+    EXPECT_EQ(backend->allocated_bytes(MemoryComponent::kKeysValues), 128);
+    EXPECT_EQ(backend->allocated_bytes(MemoryComponent::kStates), 9 * kMiB);
   }
 
-  EXPECT_EQ(backend->allocated_bytes(MemoryCategory::kKvCache), 0);
-  EXPECT_EQ(backend->allocated_bytes(MemoryCategory::kGdnState), 0);
+  EXPECT_EQ(backend->allocated_bytes(MemoryComponent::kKeysValues), 0);
+  EXPECT_EQ(backend->allocated_bytes(MemoryComponent::kStates), 0);
 }
 
 TEST(CpuBackend, RefusesMoreThanItsLimitAndNamesWhatIsFree) {
   auto backend = BackendWithLimit(1000);
-  const auto first = backend->Allocate(600, MemoryCategory::kKvCache, "kv");
+  const auto first = backend->Allocate(600, MemoryComponent::kKeysValues, "kv");
   ASSERT_OK(first);
 
   const auto second =
-      backend->Allocate(600, MemoryCategory::kKvCache, "more kv");
+      backend->Allocate(600, MemoryComponent::kKeysValues, "more kv");
 
   EXPECT_THAT(
       second,
@@ -80,14 +80,14 @@ TEST(CpuBackend, MemoryThatWasGivenBackIsFreeAgain) {
   auto backend = BackendWithLimit(1000);
 
   for (int i = 0; i < 3; ++i)
-    EXPECT_OK(backend->Allocate(900, MemoryCategory::kKvCache, "kv"));
+    EXPECT_OK(backend->Allocate(900, MemoryComponent::kKeysValues, "kv"));
 }
 
 TEST(CpuBackend, RefusesMoreThanTheMachineCouldHave) {
   auto backend = BackendWithLimit(0);
 
   EXPECT_THAT(
-      backend->Allocate(int64_t{1} << 62, MemoryCategory::kKvCache, "x"),
+      backend->Allocate(int64_t{1} << 62, MemoryComponent::kKeysValues, "x"),
       StatusIs(absl::StatusCode::kResourceExhausted,
                HasSubstr("x needs 4611686018427387904 bytes")));
 }
@@ -95,9 +95,9 @@ TEST(CpuBackend, RefusesMoreThanTheMachineCouldHave) {
 TEST(CpuBackend, RefusesAWeightWhoseSizeOverflows) {
   auto backend = BackendWithLimit(0);
 
-  EXPECT_THAT(backend->AllocateWeight(4096, int64_t{1} << 50, 1024,
-                                      WeightLayout::kPlain,
-                                      MemoryCategory::kExperts, "experts"),
+  EXPECT_THAT(backend->AllocateWeight(
+                  4096, int64_t{1} << 50, 1024, WeightLayout::kPlain,
+                  MemoryComponent::kRoutedExperts, "experts"),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("experts needs")));
 }
@@ -107,7 +107,7 @@ TEST(CpuBackend, RefusesAWeightOfTooManyColumns) {
 
   EXPECT_THAT(
       backend->AllocateWeight(1, 32, 65538, WeightLayout::kPlain,
-                              MemoryCategory::kNonExpert, "head"),
+                              MemoryComponent::kAttention, "head"),
       StatusIs(absl::StatusCode::kInvalidArgument,
                HasSubstr("head has 65538 columns; must be at most 65536")));
 }
@@ -115,8 +115,9 @@ TEST(CpuBackend, RefusesAWeightOfTooManyColumns) {
 TEST(CpuBackend, PadsAWeightToWholeTiles) {
   auto backend = BackendWithLimit(0);
 
-  const auto w = backend->AllocateWeight(3, 40, 64, WeightLayout::kPlain,
-                                         MemoryCategory::kExperts, "experts");
+  const auto w =
+      backend->AllocateWeight(3, 40, 64, WeightLayout::kPlain,
+                              MemoryComponent::kRoutedExperts, "experts");
 
   ASSERT_OK(w);
   EXPECT_EQ(w->matrix_bytes, 64 * 64 * 2);

@@ -16,10 +16,10 @@ using testing::HasSubstr;
 TEST(ReferenceBackendTest, RefusesToHoldMoreThanItsLimit) {
   ReferenceBackend backend({.memory_limit_bytes = 1024});
   const auto first =
-      backend.Allocate(1000, MemoryCategory::kExperts, "the experts");
+      backend.Allocate(1000, MemoryComponent::kRoutedExperts, "the experts");
   ASSERT_OK(first);
 
-  EXPECT_THAT(backend.Allocate(1, MemoryCategory::kKvCache, "the KV cache"),
+  EXPECT_THAT(backend.Allocate(1, MemoryComponent::kKeysValues, "the KV cache"),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("the KV cache needs 1 bytes; 1024 are held "
                                  "of at most 1024")));
@@ -27,19 +27,21 @@ TEST(ReferenceBackendTest, RefusesToHoldMoreThanItsLimit) {
 
 TEST(ReferenceBackendTest, MayAllocateAgainWhatWasGivenBack) {
   ReferenceBackend backend({.memory_limit_bytes = 1024});
-  ASSERT_OK(backend.Allocate(1000, MemoryCategory::kExperts, "the experts"));
+  ASSERT_OK(
+      backend.Allocate(1000, MemoryComponent::kRoutedExperts, "the experts"));
 
-  EXPECT_OK(backend.Allocate(1000, MemoryCategory::kKvCache, "the KV cache"));
+  EXPECT_OK(
+      backend.Allocate(1000, MemoryComponent::kKeysValues, "the KV cache"));
 }
 
 TEST(ReferenceBackendTest, CountsWeightsAgainstTheLimit) {
   ReferenceBackend backend({.memory_limit_bytes = 1024});
 
-  EXPECT_THAT(
-      backend.AllocateWeight(2, 32, 16, WeightLayout::kPlain,
-                             MemoryCategory::kExperts, "experts of layer 0"),
-      StatusIs(absl::StatusCode::kResourceExhausted,
-               HasSubstr("experts of layer 0 needs 2048 bytes")));
+  EXPECT_THAT(backend.AllocateWeight(2, 32, 16, WeightLayout::kPlain,
+                                     MemoryComponent::kRoutedExperts,
+                                     "experts of layer 0"),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("experts of layer 0 needs 2048 bytes")));
 }
 
 TEST(ReferenceBackendTest, HoldsActivationsInF32) {
@@ -53,7 +55,8 @@ TEST(ReferenceBackendDeathTest, RefusesToDieBeforeItsBuffers) {
   EXPECT_DEATH(
       {
         auto backend = std::make_unique<ReferenceBackend>();
-        auto buffer = backend->Allocate(64, MemoryCategory::kComm, "a test");
+        auto buffer =
+            backend->Allocate(64, MemoryComponent::kCommunicator, "a test");
         backend.reset();
       },
       "held_bytes");

@@ -22,9 +22,9 @@ class FakeBackend : public Backend {
   std::string instruction_set() const override { return "none"; }
   int threads() const override { return 1; }
 
-  absl::StatusOr<Buffer> Allocate(int64_t bytes, MemoryCategory category,
+  absl::StatusOr<Buffer> Allocate(int64_t bytes, MemoryComponent component,
                                   absl::string_view what) override {
-    int64_t& held = held_[static_cast<size_t>(category)];
+    int64_t& held = held_[static_cast<size_t>(component)];
     if (capacity_bytes >= 0 && held + bytes > capacity_bytes)
       return absl::ResourceExhaustedError(
           absl::StrCat(what, " needs ", bytes, " bytes"));
@@ -36,8 +36,8 @@ class FakeBackend : public Backend {
     });
   }
 
-  int64_t allocated_bytes(MemoryCategory category) const override {
-    return held_[static_cast<size_t>(category)];
+  int64_t allocated_bytes(MemoryComponent component) const override {
+    return held_[static_cast<size_t>(component)];
   }
 
   void Upload(const void* host, Tensor device) override {
@@ -50,7 +50,7 @@ class FakeBackend : public Backend {
 
   absl::StatusOr<PackedWeight> AllocateWeight(int64_t count, int64_t rows,
                                               int64_t cols, WeightLayout layout,
-                                              MemoryCategory category,
+                                              MemoryComponent component,
                                               absl::string_view what) override {
     CHECK(cols % 2 == 0);
     PackedWeight weight;
@@ -59,7 +59,7 @@ class FakeBackend : public Backend {
     weight.cols = cols;
     weight.layout = layout;
     weight.matrix_bytes = rows * cols * 2;
-    auto storage = Allocate(count * weight.matrix_bytes, category, what);
+    auto storage = Allocate(count * weight.matrix_bytes, component, what);
     if (!storage.ok()) return storage.status();
     weight.storage = *std::move(storage);
     return weight;
@@ -72,18 +72,34 @@ class FakeBackend : public Backend {
         static_cast<char*>(weight.storage.data()) + index * weight.matrix_bytes,
         host, static_cast<size_t>(weight.matrix_bytes));
   }
+  std::string packed_layout() const override { return "rows"; }
+  void StorePacked(const void* packed, int64_t index,
+                   PackedWeight& weight) override {
+    CHECK(index >= 0 && index < weight.count);
+    std::memcpy(
+        static_cast<char*>(weight.storage.data()) + index * weight.matrix_bytes,
+        packed, static_cast<size_t>(weight.matrix_bytes));
+  }
+  void ReadPacked(const PackedWeight& weight, int64_t index,
+                  void* packed) override {
+    CHECK(index >= 0 && index < weight.count);
+    std::memcpy(packed,
+                static_cast<const char*>(weight.storage.data()) +
+                    index * weight.matrix_bytes,
+                static_cast<size_t>(weight.matrix_bytes));
+  }
 
   absl::Status Synchronize() override { return absl::OkStatus(); }
   Ops& ops() override { CheckFailed(__FILE__, __LINE__, "no operations"); }
 
-  int64_t capacity_bytes = -1;  // Of each category; negative: no end.
+  int64_t capacity_bytes = -1;  // Of each component; negative: no end.
 
  private:
   static size_t Bytes(const Tensor& tensor) {
     return static_cast<size_t>(tensor.elements() * ElementBytes(tensor.dtype));
   }
 
-  std::array<int64_t, kMemoryCategories> held_{};
+  std::array<int64_t, kMemoryComponents> held_{};
 };
 
 }  // namespace phalanx

@@ -410,15 +410,15 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(LoadWeights, GivesAllMemoryBack) {
   FakeBackend backend;
   ASSERT_OK(LoadRank(kMoe, 0, 2, backend));
-  EXPECT_EQ(backend.allocated_bytes(MemoryCategory::kExperts), 0);
-  EXPECT_EQ(backend.allocated_bytes(MemoryCategory::kNonExpert), 0);
+  EXPECT_EQ(backend.allocated_bytes(MemoryComponent::kRoutedExperts), 0);
+  EXPECT_EQ(backend.allocated_bytes(MemoryComponent::kAttention), 0);
 }
 
 TEST(LoadWeights, CountsExpertsApartFromTheRest) {
   FakeBackend backend;
   const auto rank = LoadRank(kMini, 0, 4, backend);
   ASSERT_OK(rank);
-  EXPECT_EQ(backend.allocated_bytes(MemoryCategory::kExperts),
+  EXPECT_EQ(backend.allocated_bytes(MemoryComponent::kRoutedExperts),
             rank->weights.expert_bytes);
 }
 
@@ -428,7 +428,7 @@ TEST(LoadWeights, PassesOnThatMemoryIsShort) {
   EXPECT_THAT(LoadRank(kMoe, 0, 1, backend),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        testing::HasSubstr("embed_tokens needs 65280 bytes")));
-  EXPECT_EQ(backend.allocated_bytes(MemoryCategory::kNonExpert), 0);
+  EXPECT_EQ(backend.allocated_bytes(MemoryComponent::kAttention), 0);
 }
 
 // model_spec.md 2.9.

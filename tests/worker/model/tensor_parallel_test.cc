@@ -475,12 +475,12 @@ TEST(TensorParallelShare, EveryRankHoldsItsShareAndNoMore) {
         EXPECT_EQ(rank.runner->state_cache().bytes(),
                   group->limits().state_slots * share.state_slot);
         // What is really held, but for padding to a page.
-        const auto held = [&](MemoryCategory category) {
-          return rank.backend->allocated_bytes(category);
+        const auto held = [&](MemoryComponent component) {
+          return rank.backend->allocated_bytes(component);
         };
-        EXPECT_LE(held(MemoryCategory::kKvCache),
+        EXPECT_LE(held(MemoryComponent::kKeysValues),
                   RoundUp(rank.runner->kv_cache().bytes(), 4096));
-        EXPECT_LE(held(MemoryCategory::kGdnState),
+        EXPECT_LE(held(MemoryComponent::kStates),
                   RoundUp(rank.runner->state_cache().bytes(), 4096));
       }
     }

@@ -1,0 +1,49 @@
+#ifndef PHALANX_WORKER_CHECKPOINT_EXPERT_READER_H_
+#define PHALANX_WORKER_CHECKPOINT_EXPERT_READER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/checkpoint/matrix_pieces.h"
+#include "worker/checkpoint/model_config.h"
+#include "worker/checkpoint/tensor_rules.h"
+#include "worker/checkpoint/tensor_table.h"
+
+namespace phalanx {
+
+// One rank's share of routed experts as rows on the host, from fused tensors or
+// single ones, bf16 or block-FP8. Views of the checkpoint, which outlives it
+// and so do the results. Any thread, several at once with scratch of their own.
+class ExpertReader {
+ public:
+  // `table` must have been matched for `config`; all three outlive this.
+  ExpertReader(const TensorTable& table, const ModelConfig& config,
+               const LocalShape& shape)
+      : table_(table), config_(config), shape_(shape) {}
+
+  // Rows gate | up, bf16 [2 expert_width, H]; in the mapped file where they lie
+  // so there, else in `scratch`, which is overwritten.
+  const uint16_t* GateUp(int layer, int expert,
+                         std::vector<uint16_t>* scratch) const;
+  // bf16 [H, expert_width], likewise.
+  const uint16_t* Down(int layer, int expert,
+                       std::vector<uint16_t>* scratch) const;
+
+  // Hints to the system: these pages will be read soon, or never again.
+  void WillNeed(int layer, int expert) const;
+  void Drop(int layer, int expert) const;
+
+ private:
+  std::vector<MatrixPiece> GateUpPieces(int layer, int expert) const;
+  std::vector<MatrixPiece> DownPieces(int layer, int expert) const;
+  MatrixPiece Piece(TensorRole fused_role, TensorRole role, int layer,
+                    int expert) const;
+
+  const TensorTable& table_;
+  const ModelConfig& config_;
+  const LocalShape& shape_;
+};
+
+}  // namespace phalanx
+
+#endif  // PHALANX_WORKER_CHECKPOINT_EXPERT_READER_H_
