@@ -136,8 +136,7 @@ absl::Status WeightLoader::LoadExperts(int layer, MoeWeights* out) {
   for (int e = 0; e < experts; ++e) {
     backend_.PackWeight(reader.GateUp(layer, e, &scratch_), e,
                         out->experts_gate_up);
-    backend_.PackWeight(reader.Down(layer, e, &scratch_), e,
-                        out->experts_down);
+    backend_.PackWeight(reader.Down(layer, e, &scratch_), e, out->experts_down);
     reader.Drop(layer, e);
   }
   weights_.expert_bytes +=

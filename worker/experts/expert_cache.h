@@ -21,8 +21,8 @@ struct ExpertCacheConfig {
 struct ExpertCacheCounters {
   int64_t slots = 0;
   int64_t slots_used = 0;
-  int64_t hits = 0;     // Lookups that found their expert in its slot.
-  int64_t fetches = 0;  // Lookups that did not.
+  int64_t hits = 0;           // Lookups that found their expert in its slot.
+  int64_t fetches = 0;        // Lookups that did not.
   int64_t fetched_bytes = 0;  // Prefetched ones included.
   double imbalance = 0;  // Of the last layer: most tokens of an expert / mean.
 };
