@@ -39,7 +39,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
      {"kernels", "worker/cache", "worker/checkpoint", "worker/collective",
       "worker/experts", "worker/model", "worker/scheduler"}},
     {"worker/group", {"proto", "worker/collective"}},
-    {"worker/server", {"proto", "worker/engine", "worker/scheduler"}},
+    {"worker/server",
+     {"proto", "worker/engine", "worker/experts", "worker/scheduler"}},
     // Capacity, flags and the loop between group and engine.
     {"worker", {"proto", "kernels", "worker/*"}},
     // The only file that names a concrete backend.

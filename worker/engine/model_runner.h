@@ -32,6 +32,15 @@ class ModelRunner {
       const Weights& weights, ExpertSource& experts,
       const StepPlanLimits& limits);
 
+  // What a runner takes beside weights and caches, without padding: on the
+  // device, what Create allocates; on the host, copies of inputs and logits of
+  // the largest step.
+  static int64_t DeviceWorkspaceBytes(const ModelConfig& config,
+                                      const LocalShape& local,
+                                      const StepPlanLimits& limits, DType act);
+  static int64_t HostWorkspaceBytes(const LocalShape& local,
+                                    const StepPlanLimits& limits);
+
   // Runs the plan on this rank and waits for it. The first error of device or
   // group; after one, the caches hold nothing of use.
   absl::Status Run(const StepPlan& plan, Collective& comm,
@@ -49,11 +58,13 @@ class ModelRunner {
   const StepPlanLimits& limits() const { return limits_; }
 
  private:
-  ModelRunner(Backend& backend, const StepPlanLimits& limits)
-      : backend_(backend), limits_(limits) {}
+  ModelRunner(Backend& backend, ExpertSource& experts,
+              const StepPlanLimits& limits)
+      : backend_(backend), experts_(experts), limits_(limits) {}
   void FetchLogits(Tensor planes);
 
   Backend& backend_;
+  ExpertSource& experts_;
   StepPlanLimits limits_;
   std::unique_ptr<KvCache> kv_cache_;
   std::unique_ptr<StateCache> state_cache_;

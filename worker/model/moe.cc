@@ -11,8 +11,7 @@ void Moe::Forward(Tensor x, Tensor partial) {
   Routing routing{.expert = frame.I32(T, K),
                   .weight = frame.F32(T, K),
                   .offsets = frame.I32(E + 1),
-                  .order = frame.I32(T * K),
-                  .places = {}};
+                  .order = frame.I32(T * K)};
   Tensor hidden = frame.Act(T * K, I);
   Tensor shared_hidden = frame.Act(T, Is);
   Tensor shared_gate = frame.Act(T, 1);

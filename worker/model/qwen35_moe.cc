@@ -61,7 +61,18 @@ int64_t ScratchBytes(const ModelConfig& config, const LocalShape& local,
   return Scratch::Bytes(T * H, act) + std::max({layer, embed, head});
 }
 
+int64_t LogitsBytes(const LocalShape& local, const StepLimits& limits) {
+  return local.tp_size * limits.logit_rows * local.vocab_rows *
+         ElementBytes(DType::kF32);
+}
+
 }  // namespace
+
+int64_t Qwen35Moe::WorkspaceBytes(const ModelConfig& config,
+                                  const LocalShape& local,
+                                  const StepLimits& limits, DType act) {
+  return ScratchBytes(config, local, limits, act) + LogitsBytes(local, limits);
+}
 
 absl::StatusOr<std::unique_ptr<Qwen35Moe>> Qwen35Moe::Create(
     Backend& backend, const ModelConfig& config, const LocalShape& local,
@@ -73,8 +84,7 @@ absl::StatusOr<std::unique_ptr<Qwen35Moe>> Qwen35Moe::Create(
                                             backend.activation_dtype())));
   ASSIGN_OR_RETURN(
       Buffer logits,
-      backend.Allocate(local.tp_size * limits.logit_rows * local.vocab_rows *
-                           ElementBytes(DType::kF32),
+      backend.Allocate(LogitsBytes(local, limits),
                        MemoryComponent::kActivations, "the logits of a step"));
   std::unique_ptr<Qwen35Moe> model(new Qwen35Moe(backend.ops(), config, local,
                                                  weights, std::move(scratch),

@@ -57,6 +57,11 @@ class Qwen35Moe {
   static StateCacheShape StateShape(const ModelConfig& config,
                                     const LocalShape& local);
 
+  // What Create allocates for activations and logits, without padding.
+  static int64_t WorkspaceBytes(const ModelConfig& config,
+                                const LocalShape& local,
+                                const StepLimits& limits, DType act);
+
  private:
   Qwen35Moe(Ops& ops, const ModelConfig& config, const LocalShape& local,
             const Weights& weights, std::unique_ptr<Scratch> scratch,
