@@ -39,4 +39,4 @@ log="$FOLDER/fuzz-$2.log"
   echo "FAILED: fuzz_$2; what it found is in $FOLDER/found" >&2
   exit 1
 }
-grep 'DONE' "$log" | sed "s/^/$2: /"
+grep -a DONE "$log" | sed "s/^/$2: /"

@@ -121,7 +121,7 @@ absl::StatusOr<GenerationConfig> LoadGenerationConfig(
   if (!text.ok() && !absl::IsNotFound(text.status())) return text.status();
   std::optional<absl::string_view> generation_json;
   if (text.ok()) generation_json = *text;
-  const auto config = ParseGenerationConfig(config_json, generation_json);
+  auto config = ParseGenerationConfig(config_json, generation_json);
   if (config.ok()) return config;
   return absl::Status(config.status().code(),
                       absl::StrCat(model_dir, "/", config.status().message()));
