@@ -12,9 +12,11 @@ BUILD=(
   nlohmann-json3-dev libicu-dev libpcre2-dev libedit-dev libcli11-dev
   libgtest-dev libgmock-dev
 )
-# The tests also unpack a vocabulary, drive the service from Python, and type
-# into both shells that have completions.
-TESTS=(xz-utils procps python3 python3-grpcio python3-protobuf grpc-proto zsh)
+# The tests also unpack a vocabulary, drive the service from Python, type into
+# both shells that have completions, hold the sources against clang-format, and
+# fuzz the parsers, which only clang can.
+TESTS=(xz-utils procps python3 python3-grpcio python3-protobuf grpc-proto zsh
+       clang libclang-rt-14-dev clang-format)
 
 case "${1:-}" in
   "") packages=("${BUILD[@]}") ;;

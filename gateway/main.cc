@@ -135,8 +135,9 @@ absl::Status Serve(GatewayConfig& config, absl::Notification& stop) {
   Admission admission(config.max_requests);
   ActiveRequests active;
   Health health;
-  WorkerGroup group("0", config.workers,
-                    [&](bool ready) { health.SetReady(ready); });
+  WorkerGroup group(
+      "0", config.workers, [&](bool ready) { health.SetReady(ready); },
+      texts.tokenizer == nullptr ? 0 : texts.tokenizer->vocab_size());
   InferenceService inference(texts.model, admission, active, group, clock,
                              config.seed);
   AdminService admin(texts.model.name, admission, group, clock);

@@ -37,9 +37,11 @@ class WorkerGroup {
 
   // addresses[r] is where rank r listens; at least one. `on_change` is called
   // on the watching thread whenever `ready` changes, and once at the start; a
-  // new epoch is told as a change to false and back.
+  // new epoch is told as a change to false and back. A group whose vocabulary
+  // has fewer than `tokenizer_size` ids is of another model, and never ready.
   WorkerGroup(std::string name, std::vector<std::string> addresses,
-              std::function<void(bool ready)> on_change);
+              std::function<void(bool ready)> on_change,
+              int64_t tokenizer_size = 0);
   ~WorkerGroup();
 
   std::shared_ptr<const View> view() const;
@@ -66,6 +68,7 @@ class WorkerGroup {
   const std::string name_;
   const std::vector<std::string> addresses_;
   const std::function<void(bool)> on_change_;
+  const int64_t tokenizer_size_;
   std::vector<std::unique_ptr<v1::Worker::StubInterface>> stubs_;
   mutable Mutex mutex_;
   CondVar changed_;

@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "kernels/sequences.h"
+#include "worker/checkpoint/foreign_format.h"
 #include "worker/checkpoint/fp8.h"
 #include "worker/checkpoint/json_fields.h"
 
@@ -26,6 +27,9 @@ constexpr int64_t kMaxExperts = 8192;
 constexpr int64_t kMaxVocab = 1 << 24;
 constexpr int64_t kMaxPositions = 1 << 27;
 constexpr double kMaxTheta = 1e15;
+// Below these, f32 would divide by zero or turn angles into infinities.
+constexpr double kMinEps = 1e-12;
+constexpr double kMinTheta = 1;
 
 // A slice of a contraction is packed in pairs of columns, and there are
 // kContractionSlices of them (design.md section 3, rule 1).
@@ -68,13 +72,22 @@ bool IsWord(const Json& value, absl::string_view word) {
   return value.is_string() && value.get_ref<const std::string&>() == word;
 }
 
-// A known way to store weights that is not served.
+// A known way to store weights that is not served; `more` may name it better.
 absl::Status RefuseQuantization(absl::string_view key, const Json* value,
-                                absl::string_view rule) {
-  return absl::UnimplementedError(absl::StrCat(
-      key, " is ", value == nullptr ? "absent" : RenderJson(*value),
-      ", which is not served; ", rule,
-      ": use the block-FP8 or the bf16 release of this model"));
+                                absl::string_view rule,
+                                absl::string_view more = "") {
+  return NotServed(
+      absl::StrCat(key, " is ",
+                   value == nullptr ? "absent" : RenderJson(*value), more),
+      rule);
+}
+
+// What else names the format: "NVFP4", "nvfp4-pack-quantized".
+std::string Algorithm(const JsonFields& fields) {
+  for (const char* key : {"quant_algo", "format"})
+    if (const Json* value = fields.Find(key); value != nullptr)
+      return absl::StrCat(" (", key, " is ", RenderJson(*value), ")");
+  return "";
 }
 
 // Of the ways to store weights in fewer bits, FP8 in blocks is read.
@@ -111,7 +124,7 @@ absl::Status ReadQuantization(const Json& root, const Json& text,
       const Json* method = fields.Find("quant_method");
       if (method == nullptr || !IsWord(*method, "fp8"))
         return RefuseQuantization(absl::StrCat(key, ".quant_method"), method,
-                                  "must be \"fp8\"");
+                                  "must be \"fp8\"", Algorithm(fields));
       RETURN_IF_ERROR(ReadBlockFp8(fields));
       config->block_fp8 = true;
     }
@@ -167,7 +180,7 @@ void ReadSizes(JsonFields& fields, ModelConfig* config) {
   fields.Int("max_position_embeddings", 1, kMaxPositions,
              &c.max_position_embeddings);
   double eps = 1e-6;
-  fields.Number("rms_norm_eps", {0, 1, true}, &eps, JsonFields::kOptional);
+  fields.Number("rms_norm_eps", {kMinEps, 1}, &eps, JsonFields::kOptional);
   c.rms_norm_eps = static_cast<float>(eps);
 
   fields.Int("num_attention_heads", 1, kMaxHeads, &c.num_attention_heads);
@@ -255,6 +268,25 @@ const Json* FindRope(JsonFields& fields) {
   return nullptr;
 }
 
+// How many frequencies follow time, height and width: text moves along all
+// three alike, so only the sum is of consequence.
+void CheckSections(JsonFields& rope, int64_t rotary_dim) {
+  const Json* sections = rope.Find("mrope_section");
+  if (sections == nullptr) return;
+  int64_t sum = 0;
+  bool whole = sections->is_array() && sections->size() == 3;
+  for (size_t i = 0; whole && i < 3; ++i) {
+    whole = (*sections)[i].is_number_unsigned() &&
+            (*sections)[i].get<uint64_t>() <= kMaxHeadDim;
+    if (whole) sum += (*sections)[i].get<int64_t>();
+  }
+  if (!whole || sum != rotary_dim / 2)
+    rope.Refuse(
+        "mrope_section", *sections,
+        absl::StrCat("must be three numbers that add up to ", rotary_dim / 2,
+                     ", half of the rotary dimensions"));
+}
+
 void ReadRope(JsonFields& fields, ModelConfig* config) {
   static const Json kNone = Json::object();
   const Json* found = FindRope(fields);
@@ -264,7 +296,7 @@ void ReadRope(JsonFields& fields, ModelConfig* config) {
     RequireWord(rope, key, {"default"}, {"yarn"});
   double partial = 0.25;
   JsonFields& theta_at = rope.Find("rope_theta") != nullptr ? rope : fields;
-  theta_at.Number("rope_theta", {0, kMaxTheta, true}, &config->rope_theta);
+  theta_at.Number("rope_theta", {kMinTheta, kMaxTheta}, &config->rope_theta);
   JsonFields& partial_at =
       rope.Find("partial_rotary_factor") != nullptr ? rope : fields;
   partial_at.Number("partial_rotary_factor", {0, 1, true}, &partial,
@@ -279,6 +311,8 @@ void ReadRope(JsonFields& fields, ModelConfig* config) {
                                config->rotary_dim,
                                ", which must be even and at least "
                                "2"));
+  CheckSections(rope, config->rotary_dim);
+  fields.Refuse(rope.status());
 }
 
 absl::Status RequireMultiple(absl::string_view name, int64_t value,

@@ -83,6 +83,12 @@ struct GenerationConfig {
   float min_p = 0.0f;
 };
 
+// From the texts of both files; nothing where there is no
+// generation_config.json. Errors name file, key and value as above.
+absl::StatusOr<GenerationConfig> ParseGenerationConfig(
+    absl::string_view config_json,
+    std::optional<absl::string_view> generation_json);
+
 // Reads both files of a model folder. An absent generation_config.json leaves
 // the defaults; an absent config.json is NOT_FOUND.
 absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& model_dir);

@@ -3,9 +3,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/check.h"
+#include "worker/checkpoint/foreign_format.h"
 #include "worker/checkpoint/name_list.h"
 #include "worker/checkpoint/tensor_rules.h"
 
@@ -105,6 +107,10 @@ absl::StatusOr<TensorTable> TensorTable::Match(const Checkpoint& checkpoint,
       config.dialect == Dialect::kNested ? "model.language_model." : "model.";
   for (const StoredTensor* tensor : checkpoint.tensors()) {
     if (IsSkippedTensor(tensor->name)) continue;
+    const absl::string_view foreign = ForeignFormatOfTensor(tensor->name);
+    if (!foreign.empty())
+      return NotServed(absl::StrCat("tensor ", absl::CEscape(tensor->name),
+                                    " is of ", foreign));
     const auto id = ParseTensorName(tensor->name);
     if (!id.has_value() || !found.emplace(*id, tensor).second)
       faults.unexpected.Add(tensor->name);
