@@ -14,6 +14,7 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/loader.h"
 #include "worker/collective/local.h"
+#include "worker/experts/resident_experts.h"
 
 namespace phalanx {
 namespace {
@@ -94,9 +95,11 @@ absl::StatusOr<std::unique_ptr<TpGroup>> TpGroup::Create(
     ASSIGN_OR_RETURN(rank.backend, options.backends());
     ASSIGN_OR_RETURN(rank.weights, LoadWeights(checkpoint, group->config_,
                                                rank.local, *rank.backend));
-    ASSIGN_OR_RETURN(rank.runner, ModelRunner::Create(
-                                      *rank.backend, group->config_, rank.local,
-                                      rank.weights, group->limits_));
+    rank.experts = std::make_unique<ResidentExperts>(rank.weights);
+    ASSIGN_OR_RETURN(
+        rank.runner,
+        ModelRunner::Create(*rank.backend, group->config_, rank.local,
+                            rank.weights, *rank.experts, group->limits_));
   }
   group->Regroup();
   return group;

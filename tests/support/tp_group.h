@@ -70,6 +70,7 @@ class TpGroup {
     std::unique_ptr<Backend> backend;
     LocalShape local;
     Weights weights;
+    std::unique_ptr<ExpertSource> experts;
     std::unique_ptr<ModelRunner> runner;
     std::unique_ptr<Collective> comm;
   };
