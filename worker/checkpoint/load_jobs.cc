@@ -1,5 +1,7 @@
 #include "worker/checkpoint/load_jobs.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <system_error>
 #include <thread>
@@ -92,6 +94,8 @@ absl::Status LoadJobs::Run(const RunOptions& options) {
   running.DoCallersJobs();
   running.DoJobs();
   for (std::thread& helper : helpers) helper.join();
+  // Else malloc keeps the threads' temporaries for allocations to come.
+  malloc_trim(0);
   jobs_.clear();
   for_caller_.clear();
   return running.status();

@@ -14,6 +14,12 @@ namespace phalanx {
 struct LoadProgress {
   int64_t done_bytes = 0;
   int64_t total_bytes = 0;
+
+  double ratio() const {
+    return total_bytes == 0 ? 1.0
+                            : static_cast<double>(done_bytes) /
+                                  static_cast<double>(total_bytes);
+  }
 };
 
 // What is left of a load once all its memory is allocated: independent pieces
