@@ -12,8 +12,9 @@ BUILD=(
   nlohmann-json3-dev libicu-dev libpcre2-dev libedit-dev libcli11-dev
   libgtest-dev libgmock-dev
 )
-# The tests also unpack a vocabulary, and drive the service from Python.
-TESTS=(xz-utils procps python3 python3-grpcio python3-protobuf grpc-proto)
+# The tests also unpack a vocabulary, drive the service from Python, and type
+# into both shells that have completions.
+TESTS=(xz-utils procps python3 python3-grpcio python3-protobuf grpc-proto zsh)
 
 case "${1:-}" in
   "") packages=("${BUILD[@]}") ;;

@@ -54,7 +54,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"gateway/api",
      {"proto", "gateway/admission", "gateway/chat", "gateway/router",
       "gateway/tokenizer"}},
-    {"gateway/cli", {"proto"}},
+    {"gateway/cli", {"proto", "gateway/tokenizer"}},
     {"gateway", {"proto", "gateway/*"}},
 
     {"tests", {"*"}},

@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/byte_size.h"
+#include "common/flag_list.h"
+#include "common/help_format.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -36,10 +38,14 @@ struct PlanFlags {
 
 void AddPlanFlags(CLI::App& app, PlanFlags& flags) {
   app.add_option("--model", flags.model_dir,
-                 "Folder with config.json and *.safetensors");
+                 "Folder with config.json and *.safetensors")
+      ->type_name(kFolderValue);
   app.add_option("--preset", flags.preset,
-                 absl::StrCat("A public release, without its files: ",
-                              absl::StrJoin(kPresetNames, ", ")));
+                 "A public release, without its files")
+      ->check(CLI::Validator(
+          // PresetConfig refuses, in the words that a folder is refused with.
+          [](std::string&) { return std::string(); },
+          absl::StrCat("{", absl::StrJoin(kPresetNames, ","), "}")));
   app.add_option("--tp-size", flags.tp_sizes, "Ranks, a card each: 1,2,4,8")
       ->delimiter(',')
       ->expected(1, kMaxListed)
@@ -55,7 +61,8 @@ void AddPlanFlags(CLI::App& app, PlanFlags& flags) {
       ->check(CLI::IsMember({"full", "sharded"}))
       ->capture_default_str();
   app.add_option("--device-memory", flags.device_memory,
-                 "Free memory of a card, such as 94.4GiB; must be given");
+                 "Free memory of a card, such as 94.4GiB; must be given")
+      ->type_name("BYTES");
   app.add_option("--memory-ratio", flags.memory_ratio,
                  "The part of it that may be planned")
       ->capture_default_str();
@@ -215,14 +222,26 @@ std::string PlanJson(std::span<const MemoryPlan> plans) {
 
 int RunPlanCommand(int argc, char** argv) {
   CLI::App app(
-      "What each card of a group would hold, before anything is allocated.\n"
-      "Example: phalanx plan --preset qwen3.6-35b-a3b --tp-size 1,2,4 "
-      "--device-memory 94.4GiB",
+      "What each card of a group would hold, before anything is allocated.",
       "phalanx plan");
+  app.formatter(std::make_shared<HelpFormat>());
+  app.set_help_flag("--help,-h", "Show this, and end");
+  app.footer(
+      "Examples:\n"
+      "  phalanx plan --preset qwen3.6-35b-a3b --tp-size 1,2,4 "
+      "--device-memory 94.4GiB\n"
+      "  phalanx plan --model DIR --device-memory 80GB --json");
   PlanFlags flags;
   AddPlanFlags(app, flags);
+  bool list_flags = false;
+  app.add_flag("--list-flags", list_flags, "For `phalanx completion`")
+      ->group("");
   try {
     app.parse(argc, argv);
+    if (list_flags) {
+      std::fputs(VerbJson(DescribeVerb(app)).c_str(), stdout);
+      return 0;
+    }
     // Not ->required(): that would hide an unknown flag.
     if (flags.model_dir.empty() == flags.preset.empty())
       throw CLI::ValidationError("--model, --preset",
