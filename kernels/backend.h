@@ -18,8 +18,9 @@ namespace phalanx {
 // root (worker/main.cc or a test), outlives everything that holds a Buffer.
 // Allocate comes from the thread that loads, the ops from the engine thread;
 // never two at once. PackWeight, StorePacked and ReadPacked are for any thread,
-// several at once and beside ops, as long as no two touch the same matrix; they
-// are done with host memory, and the matrix is there for ops, when they return.
+// several at once and beside ops and Upload, as long as no two touch the same
+// matrix; they are done with host memory, and the matrix is there for ops, when
+// they return.
 class Backend {
  public:
   virtual ~Backend() = default;

@@ -243,15 +243,40 @@ std::unique_ptr<v1::Rank::StubInterface> RankStub(const std::string& address) {
       address, grpc::InsecureChannelCredentials(), arguments));
 }
 
+// Publishes how far loading is; the last time also as a line of the log.
+void ShowLoading(const LoadProgress& now, double seconds, int threads,
+                 StatusBoard& board) {
+  board.Write([&](WorkerSnapshot& s) {
+    s.load_progress = now.ratio();
+    s.load_total_bytes = now.total_bytes;
+  });
+  if (now.done_bytes < now.total_bytes) return;
+  LogInfo("worker", "weights loaded",
+          {{"bytes", now.total_bytes},
+           {"seconds", seconds},
+           {"gigabytes_per_second",
+            static_cast<double>(now.total_bytes) / 1e9 / seconds},
+           {"threads", threads}});
+}
+
 // Loads this rank, and tells the service what it then holds.
-absl::StatusOr<std::unique_ptr<LoadedRank>> Load(Prepared& p,
-                                                 const WorkerConfig& flags,
-                                                 WorkerService& service,
-                                                 v1::WorkerStatus facts) {
+absl::StatusOr<std::unique_ptr<LoadedRank>> Load(
+    Prepared& p, const WorkerConfig& flags, const std::atomic<bool>& stop,
+    StatusBoard& board, WorkerService& service, v1::WorkerStatus facts) {
+  const MonotonicClock clock;
+  double started = 0;
   LoadRequest request = {.checkpoint = *std::move(p.checkpoint),
                          .model_digest = p.identity.model_digest,
                          .pack_cache = flags.pack_cache,
-                         .threads = p.cpus.threads};
+                         .threads = p.cpus.threads,
+                         .on_progress =
+                             [&](const LoadProgress& now) {
+                               if (now.done_bytes == 0)
+                                 started = clock.now_seconds();
+                               ShowLoading(now, clock.now_seconds() - started,
+                                           p.cpus.threads, board);
+                             },
+                         .stop = &stop};
   p.checkpoint.reset();
   ASSIGN_OR_RETURN(
       std::unique_ptr<LoadedRank> rank,
@@ -301,8 +326,9 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
                    Listen(flags.listen, {&rank_service, &worker_service},
                           p.identity.address));
   LogInfo("worker", "listening", {{"address", p.identity.address}});
-  ASSIGN_OR_RETURN(const std::unique_ptr<LoadedRank> rank,
-                   Load(p, flags, worker_service, facts));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<LoadedRank> rank,
+      Load(p, flags, stopper.stop(), board, worker_service, facts));
   HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin);
   GroupLeader leader(
       p.identity, membership, factory,
@@ -335,8 +361,9 @@ absl::Status RunFollower(Prepared& p, const WorkerConfig& flags,
                    Listen(flags.listen, {&rank_service, &worker_service},
                           p.identity.address));
   LogInfo("worker", "listening", {{"address", p.identity.address}});
-  ASSIGN_OR_RETURN(const std::unique_ptr<LoadedRank> rank,
-                   Load(p, flags, worker_service, facts));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<LoadedRank> rank,
+      Load(p, flags, stopper.stop(), board, worker_service, facts));
   HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin);
   Follower follower(rank->runner(), board);
   const std::unique_ptr<v1::Rank::StubInterface> leader =
@@ -371,6 +398,9 @@ int Main(int argc, char** argv) {
   if (status.ok())
     status = flags.rank == 0 ? RunRankZero(*prepared, flags, stopper)
                              : RunFollower(*prepared, flags, stopper);
+  // Asked to stop while it loaded.
+  if (absl::IsCancelled(status) && stopper.stop().load())
+    status = absl::OkStatus();
   if (!status.ok()) {
     LogError("worker", "cannot go on", {{"cause", status.message()}});
     return 1;

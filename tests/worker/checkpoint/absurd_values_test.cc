@@ -76,11 +76,12 @@ const std::vector<std::string> kNoSwitch = {"0",      "1",  "\"true\"",
 const std::vector<std::string> kNoWord = {"0",  "true", "[\"silu\"]",
                                           "{}", "\"\"", "\"SILU\""};
 
-// config.json of moe_text with `key` (of `object`, or the root) as this text.
+// A model's config.json with `key` (of `object`, or the root) as this text.
 std::string ConfigWith(const std::string& object, const std::string& key,
-                       const std::string& value) {
+                       const std::string& value,
+                       const std::string& model = kMoeText) {
   constexpr char kMark[] = "\"put it here\"";
-  Json json = ReadJson(std::string(kMoeText) + "/config.json");
+  Json json = ReadJson(model + "/config.json");
   (object.empty() ? json : json[object])[key] = "put it here";
   std::string text = json.dump();
   return text.replace(text.find(kMark), sizeof(kMark) - 1, value);
@@ -98,6 +99,16 @@ void ExpectRefused(const std::string& object, const std::string& key,
 TEST(AbsurdValues, AreRefusedForEveryInteger) {
   for (const std::string& key : kIntegers)
     for (const std::string& value : kNoInteger) ExpectRefused("", key, value);
+}
+
+TEST(AbsurdValues, AreRefusedForTheWidthOfADenseModel) {
+  const std::string dense = std::string(GOLDEN_DIR) + "/models/dense";
+  for (const std::string& value : kNoInteger)
+    EXPECT_THAT(
+        ParseModelConfig(ConfigWith("", "intermediate_size", value, dense)),
+        StatusIs(kInvalid, AllOf(HasSubstr("intermediate_size is "),
+                                 HasSubstr("must be"))))
+        << value;
 }
 
 TEST(AbsurdValues, AreRefusedForEveryReal) {
