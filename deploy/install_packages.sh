@@ -13,10 +13,10 @@ BUILD=(
   libgtest-dev libgmock-dev
 )
 # The tests also unpack a vocabulary, drive the service from Python, type into
-# both shells that have completions, hold the sources against clang-format, and
-# fuzz the parsers, which only clang can.
+# both shells that have completions, hold the sources against clang-format, fuzz
+# the parsers, which only clang can, and run CUDA kernels with a fiber a thread.
 TESTS=(xz-utils procps python3 python3-grpcio python3-protobuf grpc-proto zsh
-       clang libclang-rt-14-dev clang-format)
+       clang libclang-rt-14-dev clang-format libboost-context1.81-dev)
 
 case "${1:-}" in
   "") packages=("${BUILD[@]}") ;;

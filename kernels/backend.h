@@ -21,6 +21,7 @@ namespace phalanx {
 // several at once and beside ops and Upload, as long as no two touch the same
 // matrix; they are done with host memory, and the matrix is there for ops, when
 // they return.
+// An op touches its matrices until a Synchronize after it.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -55,7 +56,9 @@ class Backend {
     return bytes;
   }
 
-  // Host and device memory; `device` is contiguous. Blocking.
+  // Host and device memory; `device` is contiguous. Upload is done with host
+  // memory on return, and ops that follow see it; Download waits for what was
+  // enqueued. An error of theirs is told by the next Synchronize.
   virtual void Upload(const void* host, Tensor device) = 0;
   virtual void Download(Tensor device, void* host) = 0;
 

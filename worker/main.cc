@@ -24,6 +24,7 @@
 #include "common/status.h"
 #include "common/version.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda_plugin/plugin_loader.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/digest.h"
 #include "worker/collective/local.h"
@@ -113,18 +114,26 @@ absl::StatusOr<RankPlan> Plan(const WorkerConfig& flags,
   return plan;
 }
 
+// What --device names.
+absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
+    const WorkerConfig& flags, const CpuShare& cpus) {
+  if (flags.device == "cuda")
+    return CreateServedCudaBackend(CudaPluginPath(), CudaBackendConfig());
+  CpuBackendConfig cpu;
+  cpu.threads = cpus.threads;
+  cpu.cpus = cpus.cpus;
+  cpu.spin = cpus.spin;
+  if (flags.numerics == "fma") cpu.family = KernelFamily::kFma;
+  return CreateCpuBackend(cpu);
+}
+
 absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
   Prepared p;
   ASSIGN_OR_RETURN(p.config, LoadModelConfig(flags.model_dir));
   ASSIGN_OR_RETURN(p.generation, LoadGenerationConfig(flags.model_dir));
   ASSIGN_OR_RETURN(p.checkpoint, Checkpoint::Open(flags.model_dir));
   p.cpus = ShareCpus(AllowedCpus(), flags.rank, flags.tp_size, flags.threads);
-  CpuBackendConfig cpu;
-  cpu.threads = p.cpus.threads;
-  cpu.cpus = p.cpus.cpus;
-  cpu.spin = p.cpus.spin;
-  if (flags.numerics == "fma") cpu.family = KernelFamily::kFma;
-  ASSIGN_OR_RETURN(p.backend, CreateCpuBackend(cpu));
+  ASSIGN_OR_RETURN(p.backend, CreateBackend(flags, p.cpus));
   ASSIGN_OR_RETURN(p.plan, Plan(flags, p.config, *p.checkpoint, *p.backend));
   const std::string digest = ModelDigest(*p.checkpoint);
   p.identity = {.rank = flags.rank,

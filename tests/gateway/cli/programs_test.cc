@@ -330,6 +330,19 @@ TEST(Chat, TellsTheTimingsWhereAskedTo) {
   EXPECT_EQ(outcome.out, "five\n12 tokens, first after 9 ms, 1043 tokens/s\n");
 }
 
+TEST(Worker, SaysWhyCudaCannotServe) {
+  const Outcome outcome = RunProgram(
+      "phalanx-worker", {"--model", SOURCE_ROOT "/deploy/models/phalanx-mini",
+                         "--device", "cuda"});
+
+  EXPECT_EQ(outcome.code, 1);
+  // Operations are missing; or, built without nvcc, the plugin.
+  EXPECT_THAT(outcome.err,
+              testing::AnyOf(HasSubstr("CUDA cannot serve a model yet; it has "
+                                       "no Embed"),
+                             HasSubstr("bin/libphalanx_cuda.so")));
+}
+
 TEST(Chat, AnswersOneMessage) {
   FakeGateway gateway;
   gateway.Say(v1::CHANNEL_REASONING, "hm");
