@@ -10,10 +10,12 @@ BUILD=(
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc
   libprotobuf-dev libabsl-dev libc-ares-dev libre2-dev libssl-dev zlib1g-dev
   nlohmann-json3-dev libicu-dev libpcre2-dev libedit-dev libcli11-dev
+  prometheus-cpp-dev libcivetweb-dev
   libgtest-dev libgmock-dev
 )
-# The tests also unpack a vocabulary, and drive the service from Python.
-TESTS=(xz-utils procps python3 python3-grpcio python3-protobuf grpc-proto)
+# The tests also unpack a vocabulary, drive the service from Python, and hold
+# its metrics against promtool.
+TESTS=(xz-utils procps prometheus python3 python3-grpcio python3-protobuf grpc-proto)
 
 case "${1:-}" in
   "") packages=("${BUILD[@]}") ;;

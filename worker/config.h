@@ -13,6 +13,7 @@ struct WorkerConfig {
   int tp_size = 1;
   std::string listen = "127.0.0.1:0";
   std::string leader;  // Where rank 0 listens; needed by ranks above 0.
+  std::string metrics_listen = "127.0.0.1:0";  // "off": nowhere.
   std::string moe_mode = "resident";
   std::string device = "cpu";
   std::string numerics = "auto";  // auto, fma.

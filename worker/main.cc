@@ -31,6 +31,7 @@
 #include "worker/collective/shm.h"
 #include "worker/config.h"
 #include "worker/group/rank_service.h"
+#include "worker/metrics/rank_metrics.h"
 #include "worker/plan_command.h"
 #include "worker/serve_rank.h"
 #include "worker/server/worker_service.h"
@@ -46,8 +47,8 @@ constexpr double kMeetSeconds = 10;
 // Processes of this host, through shared memory; a group of one needs none.
 class HostCollectives final : public CollectiveFactory {
  public:
-  HostCollectives(int rank, int size, bool spin)
-      : rank_(rank), size_(size), spin_(spin) {}
+  HostCollectives(int rank, int size, bool spin, RankMetrics& metrics)
+      : rank_(rank), size_(size), spin_(spin), metrics_(metrics) {}
 
   // The slots of one rank in the shared segment.
   static int64_t BytesPerRank(int size) {
@@ -67,13 +68,15 @@ class HostCollectives final : public CollectiveFactory {
     config.epoch = epoch;
     config.spin = spin_;
     config.timeout_seconds = kMeetSeconds;
-    return JoinShmGroup(config);
+    ASSIGN_OR_RETURN(std::unique_ptr<Collective> joined, JoinShmGroup(config));
+    return metrics_.Watch(std::move(joined));
   }
 
  private:
   const int rank_;
   const int size_;
   const bool spin_;
+  RankMetrics& metrics_;
 };
 
 // What a rank knows before it has a server: who it is.
@@ -86,6 +89,7 @@ struct Prepared {
   std::unique_ptr<Backend> backend;
   SchedulerLimits limits;
   RankIdentity identity;
+  int64_t program_bytes = 0;  // Of files in memory before the checkpoint's.
 };
 
 // What ranks must do alike, beside the weights: how contractions are cut, and
@@ -100,6 +104,7 @@ std::string SlicePlan(const WorkerConfig& flags,
 
 absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
   Prepared p;
+  p.program_bytes = ReadProcessMemory().file;
   ASSIGN_OR_RETURN(p.config, LoadModelConfig(flags.model_dir));
   ASSIGN_OR_RETURN(p.generation, LoadGenerationConfig(flags.model_dir));
   ASSIGN_OR_RETURN(p.local,
@@ -130,16 +135,31 @@ absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
   return p;
 }
 
-// Serves `services` at `listen`; the address with the port that was taken.
+RankMetricsConfig MetricsOf(const Prepared& p, const WorkerConfig& flags) {
+  return {.rank = flags.rank,
+          .transport = "shm",
+          .device = {.name = flags.device,
+                     .capacity_bytes = HostMemoryBytes(),
+                     .free_bytes = AvailableMemoryBytes,
+                     .program_bytes = p.program_bytes},
+          .comm_bytes = HostCollectives::BytesPerRank(flags.tp_size),
+          .limits = p.limits};
+}
+
+// Serves `services` at `listen`, and the metrics where the flags say; the
+// address with the port that was taken.
 absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(
-    const std::string& listen, std::vector<grpc::Service*> services,
-    std::string& address) {
+    const WorkerConfig& flags, std::vector<grpc::Service*> services,
+    RankMetrics& metrics, std::string& address) {
+  RETURN_IF_ERROR(metrics.Serve(flags.metrics_listen));
+  const std::string& listen = flags.listen;
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(32 << 20);
   builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
   for (grpc::Service* service : services) builder.RegisterService(service);
+  metrics.Watch(builder);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0)
     return absl::UnavailableError(absl::StrCat(
@@ -148,6 +168,8 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(
   address = absl::StartsWith(listen, "unix:")
                 ? listen
                 : absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
+  LogInfo("worker", "listening",
+          {{"address", address}, {"metrics", metrics.address()}});
   return server;
 }
 
@@ -269,19 +291,20 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
                          Stopper& stopper) {
   MonotonicClock clock;
   StatusBoard board;
+  RankMetrics metrics(MetricsOf(p, flags), board, *p.backend);
   Inbox inbox;
   Membership membership(p.identity);
   RankService rank_service(&membership, nullptr);
   WorkerService worker_service(&inbox, board);
-  const v1::WorkerStatus facts = Facts(p, flags);
+  v1::WorkerStatus facts = Facts(p, flags);
   worker_service.Describe(facts);
   ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server,
-                   Listen(flags.listen, {&rank_service, &worker_service},
+                   Listen(flags, {&rank_service, &worker_service}, metrics,
                           p.identity.address));
-  LogInfo("worker", "listening", {{"address", p.identity.address}});
+  facts.set_metrics_address(metrics.address());
   Loaded loaded;
   RETURN_IF_ERROR(Load(p, worker_service, facts, loaded));
-  HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin);
+  HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin, metrics);
   GroupLeader leader(
       p.identity, membership, factory,
       [](const std::string& address)
@@ -289,7 +312,8 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
         return RankStub(address);
       },
       flags.epoch_floor);
-  Engine engine(p.limits, *loaded.runner, inbox, board, clock);
+  Engine engine(p.limits, *loaded.runner, inbox, board, clock,
+                &metrics.steps());
   stopper.Set([&] {
     engine.Stop();
     membership.Stop();
@@ -304,19 +328,20 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
 absl::Status RunFollower(Prepared& p, const WorkerConfig& flags,
                          Stopper& stopper) {
   StatusBoard board;
+  RankMetrics metrics(MetricsOf(p, flags), board, *p.backend);
   FormationInbox inbox;
   RankService rank_service(nullptr, &inbox);
   WorkerService worker_service(nullptr, board);
-  const v1::WorkerStatus facts = Facts(p, flags);
+  v1::WorkerStatus facts = Facts(p, flags);
   worker_service.Describe(facts);
   ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server,
-                   Listen(flags.listen, {&rank_service, &worker_service},
+                   Listen(flags, {&rank_service, &worker_service}, metrics,
                           p.identity.address));
-  LogInfo("worker", "listening", {{"address", p.identity.address}});
+  facts.set_metrics_address(metrics.address());
   Loaded loaded;
   RETURN_IF_ERROR(Load(p, worker_service, facts, loaded));
-  HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin);
-  Follower follower(*loaded.runner, board);
+  HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin, metrics);
+  Follower follower(*loaded.runner, board, &metrics.steps());
   const std::unique_ptr<v1::Rank::StubInterface> leader =
       RankStub(flags.leader);
   stopper.Set(
