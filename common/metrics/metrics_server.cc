@@ -2,11 +2,13 @@
 
 #include <CivetServer.h>
 
+#include <chrono>
 #include <exception>
+#include <future>
+#include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -20,6 +22,7 @@ namespace {
 constexpr char kThreads[] = "2";
 // A client that says nothing gives its thread back after this.
 constexpr char kRequestTimeoutMs[] = "5000";
+constexpr std::chrono::milliseconds kKnockInterval{5};
 constexpr char kTextFormat[] = "text/plain; version=0.0.4; charset=utf-8";
 
 void Respond(mg_connection* connection, const char* status,
@@ -74,7 +77,8 @@ absl::Status CheckAddress(const char* flag, absl::string_view address) {
       address.find_first_not_of(
           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-") ==
           colon &&
-      absl::ascii_isdigit(static_cast<unsigned char>(address.back())) &&
+      address.find_first_not_of("0123456789", colon + 1) ==
+          absl::string_view::npos &&
       absl::SimpleAtoi(address.substr(colon + 1), &port) && port >= 0 &&
       port <= 65535;
   if (valid) return absl::OkStatus();
@@ -101,6 +105,20 @@ class HttpServer final : public MetricsServer {
         absl::StrCat(address.substr(0, address.rfind(':')), ":", ports[0]);
   }
 
+  // civetweb looks for its end every two seconds, and after each connection.
+  ~HttpServer() override {
+    std::promise<void> closed;
+    std::thread closing([&] {
+      server_.close();
+      closed.set_value();
+    });
+    const std::future<void> done = closed.get_future();
+    do {
+      Knock();
+    } while (done.wait_for(kKnockInterval) != std::future_status::ready);
+    closing.join();
+  }
+
   const std::string& address() const override { return address_; }
 
  private:
@@ -115,6 +133,17 @@ class HttpServer final : public MetricsServer {
       return made;
     }();
     return &callbacks;
+  }
+
+  // Connects to this server and goes away.
+  void Knock() const {
+    const size_t colon = address_.rfind(':');
+    char error[256];
+    mg_connection* const connection =
+        mg_connect_client(address_.substr(0, colon).c_str(),
+                          std::stoi(address_.substr(colon + 1)),
+                          /*use_ssl=*/0, error, sizeof(error));
+    if (connection != nullptr) mg_close_connection(connection);
   }
 
   MetricsHandler metrics_;
