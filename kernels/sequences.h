@@ -40,7 +40,7 @@ struct Routing {
   // [E] i32: where experts lie in a stack of matrices that does not hold all of
   // them in order (ops.h, ExpertsGateUp). Not set by Route; data is null where
   // expert e is matrix e.
-  Tensor places;
+  Tensor places = {};
 
   // The matrix that holds `expert`, for backends whose memory the host reads.
   int64_t place(int64_t expert) const {

@@ -56,7 +56,7 @@ sanitize() {
 
 run=()
 if [ "$sanitizers" = yes ]; then
-  sanitize tsan 'worker/collective/.*|worker/scheduler/inbox_test|kernels/cpu/thread_pool_test'
+  sanitize tsan 'worker/experts/(expert_cache|slot_table_simulation|pack_file)_test|worker/collective/.*|worker/scheduler/inbox_test|kernels/cpu/thread_pool_test'
   sanitize asan 'worker/checkpoint/(safetensors|model_config|loader_strict)_test|worker/scheduler/(step_plan|scheduler_simulation)_test|gateway/chat/jinja/.*|gateway/tokenizer/tokenizer_file_test'
   # ThreadSanitizer knows no address space as random as newer kernels make it.
   setarch -R true 2>/dev/null && run=(setarch -R)

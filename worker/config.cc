@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/byte_size.h"
 #include "common/version.h"
 
 namespace phalanx {
@@ -29,9 +30,6 @@ void AddIdentity(CLI::App& app, WorkerConfig& config) {
 }
 
 void AddModel(CLI::App& app, WorkerConfig& config) {
-  app.add_option("--moe-mode", config.moe_mode, "Where experts live")
-      ->check(CLI::IsMember({"resident"}))
-      ->capture_default_str();
   app.add_option("--device", config.device, "What computes")
       ->check(CLI::IsMember({"cpu"}))
       ->capture_default_str();
@@ -44,6 +42,36 @@ void AddModel(CLI::App& app, WorkerConfig& config) {
                  "Threads of this rank; 0: the CPUs allowed / tp-size")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+}
+
+void AddMemory(CLI::App& app, WorkerConfig& config) {
+  app.add_option("--moe-mode", config.moe_mode,
+                 "Where experts live; auto: resident if they fit, else offload")
+      ->check(CLI::IsMember({"auto", "resident", "offload"}))
+      ->capture_default_str();
+  app.add_option("--offload-bank", config.offload_bank,
+                 "What a rank takes of an expert in offload")
+      ->check(CLI::IsMember({"full", "sharded"}))
+      ->capture_default_str();
+  app.add_option("--expert-slots", config.expert_slots,
+                 "Experts held at once in offload, at least those of a layer; "
+                 "0: choose")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
+      ->capture_default_str();
+  app.add_option("--pack-cache", config.pack_cache,
+                 "Folder that keeps offloaded experts as this processor likes "
+                 "them; none if not given");
+  app.add_option_function<std::string>(
+      "--memory-budget",
+      [&config](const std::string& text) {
+        const auto bytes = ParseByteSize("the size", text);
+        if (!bytes.ok())
+          throw CLI::ValidationError("--memory-budget",
+                                     std::string(bytes.status().message()));
+        config.memory_budget = *bytes;
+      },
+      "What this rank may hold of everything, such as 16GiB; 0.9 of what is "
+      "free / tp-size if not given");
 }
 
 void AddLimits(CLI::App& app, WorkerConfig& config) {
@@ -65,7 +93,7 @@ void AddLimits(CLI::App& app, WorkerConfig& config) {
       ->capture_default_str();
   app.add_option("--kv-blocks", config.kv_blocks,
                  "KV blocks of 64 tokens; 0: max-running whole contexts, or "
-                 "a quarter of the free memory")
+                 "what the memory budget leaves")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
       ->capture_default_str();
 }
@@ -81,6 +109,7 @@ int ParseWorkerFlags(int argc, char** argv, WorkerConfig& config) {
   app.set_version_flag("--version", std::string("phalanx-worker ") + kVersion);
   AddIdentity(app, config);
   AddModel(app, config);
+  AddMemory(app, config);
   AddLimits(app, config);
   try {
     app.parse(argc, argv);

@@ -14,15 +14,20 @@ struct WorkerConfig {
   std::string listen = "127.0.0.1:0";
   std::string leader;  // Where rank 0 listens; needed by ranks above 0.
   std::string metrics_listen = "127.0.0.1:0";  // "off": nowhere.
-  std::string moe_mode = "resident";
+  std::string moe_mode = "auto";         // auto, resident, offload.
+  std::string offload_bank = "sharded";  // full, sharded.
+  int64_t expert_slots = 0;              // In offload.
+  std::string pack_cache;     // Where a packed bank is kept; empty: nowhere.
+  int64_t memory_budget = 0;  // Bytes; 0: an equal part of what is free.
   std::string device = "cpu";
   std::string numerics = "auto";  // auto, fma.
   int64_t max_running = 16;
   int64_t max_waiting = 256;
   int64_t max_model_len = 0;  // 0: what the model allows.
   int64_t prefill_chunk = 512;
-  int64_t kv_blocks = 0;  // 0: max_running whole contexts, if memory allows.
-  int threads = 0;        // 0: the CPUs allowed / tp_size.
+  int64_t kv_blocks =
+      0;            // 0: max_running whole contexts, if the budget allows.
+  int threads = 0;  // 0: the CPUs allowed / tp_size.
   uint64_t epoch_floor = 0;
 };
 

@@ -17,22 +17,24 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/available_memory.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/shutdown.h"
 #include "common/status.h"
 #include "common/version.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "worker/capacity.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/digest.h"
-#include "worker/checkpoint/loader.h"
 #include "worker/collective/local.h"
 #include "worker/collective/shm.h"
 #include "worker/config.h"
+#include "worker/cpu_share.h"
 #include "worker/group/rank_service.h"
+#include "worker/loaded_rank.h"
 #include "worker/metrics/rank_metrics.h"
 #include "worker/plan_command.h"
+#include "worker/rank_plan.h"
 #include "worker/serve_rank.h"
 #include "worker/server/worker_service.h"
 
@@ -83,23 +85,36 @@ class HostCollectives final : public CollectiveFactory {
 struct Prepared {
   ModelConfig config;
   GenerationConfig generation;
-  LocalShape local;
   std::optional<Checkpoint> checkpoint;
   CpuShare cpus;
   std::unique_ptr<Backend> backend;
-  SchedulerLimits limits;
+  RankPlan plan;
   RankIdentity identity;
   int64_t program_bytes = 0;  // Of files in memory before the checkpoint's.
 };
 
-// What ranks must do alike, beside the weights: how contractions are cut, and
-// how large a step may be.
-std::string SlicePlan(const WorkerConfig& flags,
-                      const SchedulerLimits& limits) {
-  return absl::StrCat("slices ", kContractionSlices, ", moe ", flags.moe_mode,
-                      ", max_running ", limits.max_running, ", max_model_len ",
-                      limits.max_model_len, ", step_tokens ",
-                      limits.step_tokens);
+// Sizes this rank's pools, and says where its experts live and why.
+absl::StatusOr<RankPlan> Plan(const WorkerConfig& flags,
+                              const ModelConfig& config,
+                              const Checkpoint& checkpoint,
+                              const Backend& backend) {
+  RankResources resources;
+  resources.activations = backend.activation_dtype();
+  // FP8 becomes bf16 at load.
+  resources.weights = {.format = WeightFormat::kBf16,
+                       .gdn = GdnVectorBytesOf(checkpoint)};
+  resources.communicator_bytes = HostCollectives::BytesPerRank(flags.tp_size);
+  resources.default_budget_bytes = DefaultMemoryBudgetBytes(flags.tp_size);
+  ASSIGN_OR_RETURN(RankPlan plan, PlanRank(flags, config, resources));
+  LogInfo("worker", "moe_mode",
+          {{"chosen", MoeModeName(plan.memory.moe_mode)},
+           {"why", plan.why},
+           {"needed_bytes", plan.needed_bytes},
+           {"budget_bytes", plan.memory.budget_bytes},
+           {"planned_bytes", plan.memory.total()},
+           {"expert_slots", plan.memory.expert_slots},
+           {"kv_blocks", plan.limits.kv_blocks}});
+  return plan;
 }
 
 absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
@@ -107,8 +122,6 @@ absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
   p.program_bytes = ReadProcessMemory().file;
   ASSIGN_OR_RETURN(p.config, LoadModelConfig(flags.model_dir));
   ASSIGN_OR_RETURN(p.generation, LoadGenerationConfig(flags.model_dir));
-  ASSIGN_OR_RETURN(p.local,
-                   MakeLocalShape(p.config, flags.rank, flags.tp_size));
   ASSIGN_OR_RETURN(p.checkpoint, Checkpoint::Open(flags.model_dir));
   p.cpus = ShareCpus(AllowedCpus(), flags.rank, flags.tp_size, flags.threads);
   CpuBackendConfig cpu;
@@ -117,9 +130,7 @@ absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
   cpu.spin = p.cpus.spin;
   if (flags.numerics == "fma") cpu.family = KernelFamily::kFma;
   ASSIGN_OR_RETURN(p.backend, CreateCpuBackend(cpu));
-  ASSIGN_OR_RETURN(p.limits, PlanCapacity(flags, p.config, p.local,
-                                          p.backend->activation_dtype(),
-                                          AvailableMemoryBytes()));
+  ASSIGN_OR_RETURN(p.plan, Plan(flags, p.config, *p.checkpoint, *p.backend));
   const std::string digest = ModelDigest(*p.checkpoint);
   p.identity = {.rank = flags.rank,
                 .tp_size = flags.tp_size,
@@ -128,10 +139,10 @@ absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
                 .model_digest = digest,
                 .numerics_id = absl::StrCat(digest.substr(0, 16), "/bf16/",
                                             p.backend->kernel_family()),
-                .slice_plan = SlicePlan(flags, p.limits),
+                .slice_plan = SlicePlan(p.plan),
                 .pid = getpid(),
-                .kv_blocks = p.limits.kv_blocks,
-                .state_slots = p.limits.state_slots};
+                .kv_blocks = p.plan.limits.kv_blocks,
+                .state_slots = p.plan.limits.state_slots};
   return p;
 }
 
@@ -141,9 +152,10 @@ RankMetricsConfig MetricsOf(const Prepared& p, const WorkerConfig& flags) {
           .device = {.name = flags.device,
                      .capacity_bytes = HostMemoryBytes(),
                      .free_bytes = AvailableMemoryBytes,
+                     .budget_bytes = p.plan.memory.budget_bytes,
                      .program_bytes = p.program_bytes},
           .comm_bytes = HostCollectives::BytesPerRank(flags.tp_size),
-          .limits = p.limits};
+          .limits = p.plan.limits};
 }
 
 // Serves `services` at `listen`, and the metrics where the flags say; the
@@ -198,12 +210,17 @@ v1::WorkerStatus Facts(const Prepared& p, const WorkerConfig& flags) {
   facts.set_tp_size(flags.tp_size);
   facts.set_model_digest(p.identity.model_digest);
   facts.set_numerics_id(p.identity.numerics_id);
-  facts.set_moe_mode(flags.moe_mode);
+  const MemoryPlan& memory = p.plan.memory;
+  facts.set_moe_mode(std::string(MoeModeName(memory.moe_mode)));
+  if (memory.moe_mode == MoeMode::kOffload)
+    facts.set_offload_bank(std::string(OffloadBankName(memory.bank)));
+  facts.set_memory_budget_bytes(memory.budget_bytes);
+  facts.set_planned_bytes(memory.total());
   facts.set_device(flags.device);
   facts.set_pid(p.identity.pid);
-  facts.set_kv_blocks_total(p.limits.kv_blocks);
-  facts.set_state_slots_total(p.limits.state_slots);
-  facts.set_max_model_len(p.limits.max_model_len);
+  facts.set_kv_blocks_total(p.plan.limits.kv_blocks);
+  facts.set_state_slots_total(p.plan.limits.state_slots);
+  facts.set_max_model_len(p.plan.limits.max_model_len);
   facts.set_threads(p.cpus.threads);
   facts.set_instruction_set(p.backend->instruction_set());
   *facts.mutable_model() = ModelFactsOf(p.config, p.generation);
@@ -211,14 +228,15 @@ v1::WorkerStatus Facts(const Prepared& p, const WorkerConfig& flags) {
 }
 
 // The rank's share by category, as the model defines it and as it is laid out.
-void AddMemory(const Backend& backend, const Weights& weights,
-               const ModelRunner& runner, int64_t comm_bytes,
-               v1::WorkerStatus& facts) {
+void AddMemory(const Prepared& p, LoadedRank& rank, v1::WorkerStatus& facts) {
+  const Backend& backend = *p.backend;
+  const int64_t comm_bytes =
+      HostCollectives::BytesPerRank(p.plan.local.tp_size);
   const int64_t share[kMemoryCategories] = {
-      weights.expert_bytes,
-      runner.kv_cache().bytes(),
-      runner.state_cache().bytes(),
-      weights.non_expert_bytes,
+      rank.weights().expert_bytes + p.plan.memory.expert_slots_bytes,
+      rank.runner().kv_cache().bytes(),
+      rank.runner().state_cache().bytes(),
+      rank.weights().non_expert_bytes,
       backend.allocated_bytes_of(MemoryCategory::kWorkspace),
       comm_bytes};
   for (int i = 0; i < kMemoryCategories; ++i) {
@@ -230,6 +248,11 @@ void AddMemory(const Backend& backend, const Weights& weights,
     if (i == static_cast<int>(MemoryCategory::kComm))
       use->set_allocated_bytes(use->allocated_bytes() + comm_bytes);
   }
+  if (rank.bank_bytes() == 0) return;
+  v1::MemoryUse* bank = facts.add_host_memory();
+  bank->set_category("offloaded_experts");
+  bank->set_bytes(rank.bank_bytes());
+  bank->set_allocated_bytes(rank.bank_bytes());
 }
 
 // To another rank: straight, and tried again soon, since ranks start together.
@@ -243,24 +266,30 @@ std::unique_ptr<v1::Rank::StubInterface> RankStub(const std::string& address) {
       address, grpc::InsecureChannelCredentials(), arguments));
 }
 
-// What a rank holds once it has loaded; the weights outlive the runner.
-struct Loaded {
-  Weights weights;
-  std::unique_ptr<ModelRunner> runner;
-};
-
-absl::Status Load(Prepared& p, WorkerService& service, v1::WorkerStatus facts,
-                  Loaded& loaded) {
-  ASSIGN_OR_RETURN(loaded.weights,
-                   LoadWeights(*p.checkpoint, p.config, p.local, *p.backend));
-  ASSIGN_OR_RETURN(loaded.runner,
-                   ModelRunner::Create(*p.backend, p.config, p.local,
-                                       loaded.weights, PlanLimits(p.limits)));
+// Loads this rank, and tells service and metrics what it then holds.
+absl::StatusOr<std::unique_ptr<LoadedRank>> Load(Prepared& p,
+                                                 const WorkerConfig& flags,
+                                                 WorkerService& service,
+                                                 RankMetrics& metrics,
+                                                 v1::WorkerStatus facts) {
+  LoadRequest request = {.checkpoint = *std::move(p.checkpoint),
+                         .model_digest = p.identity.model_digest,
+                         .pack_cache = flags.pack_cache,
+                         .threads = p.cpus.threads,
+                         .observer = &metrics.steps()};
   p.checkpoint.reset();
-  AddMemory(*p.backend, loaded.weights, *loaded.runner,
-            HostCollectives::BytesPerRank(p.local.tp_size), facts);
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<LoadedRank> rank,
+      LoadedRank::Create(std::move(request), p.config, p.plan, *p.backend));
+  AddMemory(p, *rank, facts);
+  facts.set_metrics_address(metrics.address());
   service.Describe(facts);
-  return absl::OkStatus();
+  metrics.memory().SetBank(rank->bank_bytes());
+  if (const ExpertCache* cache = rank->expert_cache()) {
+    service.ShowExperts([cache] { return cache->counters(); });
+    metrics.experts().SetSource([cache] { return cache->counters(); });
+  }
+  return rank;
 }
 
 // What a signal does; set once there is something to stop. Runs on the signal
@@ -296,14 +325,13 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
   Membership membership(p.identity);
   RankService rank_service(&membership, nullptr);
   WorkerService worker_service(&inbox, board);
-  v1::WorkerStatus facts = Facts(p, flags);
+  const v1::WorkerStatus facts = Facts(p, flags);
   worker_service.Describe(facts);
   ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server,
                    Listen(flags, {&rank_service, &worker_service}, metrics,
                           p.identity.address));
-  facts.set_metrics_address(metrics.address());
-  Loaded loaded;
-  RETURN_IF_ERROR(Load(p, worker_service, facts, loaded));
+  ASSIGN_OR_RETURN(const std::unique_ptr<LoadedRank> rank,
+                   Load(p, flags, worker_service, metrics, facts));
   HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin, metrics);
   GroupLeader leader(
       p.identity, membership, factory,
@@ -312,7 +340,7 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
         return RankStub(address);
       },
       flags.epoch_floor);
-  Engine engine(p.limits, *loaded.runner, inbox, board, clock,
+  Engine engine(p.plan.limits, rank->runner(), inbox, board, clock,
                 &metrics.steps());
   stopper.Set([&] {
     engine.Stop();
@@ -322,6 +350,7 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
       ServeLeader(leader, membership, engine, board, stopper.stop());
   stopper.Set(nullptr);
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  metrics.Stop();  // They read what goes now.
   return status;
 }
 
@@ -332,16 +361,15 @@ absl::Status RunFollower(Prepared& p, const WorkerConfig& flags,
   FormationInbox inbox;
   RankService rank_service(nullptr, &inbox);
   WorkerService worker_service(nullptr, board);
-  v1::WorkerStatus facts = Facts(p, flags);
+  const v1::WorkerStatus facts = Facts(p, flags);
   worker_service.Describe(facts);
   ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server,
                    Listen(flags, {&rank_service, &worker_service}, metrics,
                           p.identity.address));
-  facts.set_metrics_address(metrics.address());
-  Loaded loaded;
-  RETURN_IF_ERROR(Load(p, worker_service, facts, loaded));
+  ASSIGN_OR_RETURN(const std::unique_ptr<LoadedRank> rank,
+                   Load(p, flags, worker_service, metrics, facts));
   HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin, metrics);
-  Follower follower(*loaded.runner, board, &metrics.steps());
+  Follower follower(rank->runner(), board, &metrics.steps());
   const std::unique_ptr<v1::Rank::StubInterface> leader =
       RankStub(flags.leader);
   stopper.Set(
@@ -350,6 +378,7 @@ absl::Status RunFollower(Prepared& p, const WorkerConfig& flags,
                                             follower, board, stopper.stop());
   stopper.Set(nullptr);
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  metrics.Stop();  // They read what goes now.
   return status;
 }
 

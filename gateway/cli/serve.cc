@@ -17,6 +17,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/available_memory.h"
+#include "common/byte_size.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/shutdown.h"
@@ -141,6 +143,12 @@ std::vector<std::string> WorkerArgs(const ServeOptions& options,
                                    RankAddress(sockets, 0),
                                    "--moe-mode",
                                    options.moe_mode,
+                                   "--offload-bank",
+                                   options.offload_bank,
+                                   "--expert-slots",
+                                   absl::StrCat(options.expert_slots),
+                                   "--memory-budget",
+                                   absl::StrCat(options.memory_budget),
                                    "--device",
                                    options.device,
                                    "--numerics",
@@ -159,6 +167,10 @@ std::vector<std::string> WorkerArgs(const ServeOptions& options,
                                    MetricsListen(options, rank + 1),
                                    "--epoch-floor",
                                    absl::StrCat(restarts)};
+  if (!options.pack_cache.empty()) {
+    args.push_back("--pack-cache");
+    args.push_back(options.pack_cache);
+  }
   return args;
 }
 
@@ -204,9 +216,10 @@ std::vector<ChildSpec> Children(const ServeOptions& options,
   return specs;
 }
 
-// Until the gateway says that the group is ready. OK also when stopped.
+// Until the gateway says that the group is ready; then `moe_mode` is what the
+// ranks settled on. OK also when stopped.
 absl::Status WaitReady(Launcher& launcher, const ChildTalk& talk,
-                       const std::atomic<int>& stop) {
+                       const std::atomic<int>& stop, std::string& moe_mode) {
   std::unique_ptr<v1::Admin::Stub> admin;
   while (stop.load() == 0) {
     if (const auto death = launcher.Poll(kStartPollMs)) {
@@ -219,7 +232,11 @@ absl::Status WaitReady(Launcher& launcher, const ChildTalk& talk,
     if (admin == nullptr)
       admin = v1::Admin::NewStub(ChannelTo(talk.admin_address));
     const auto status = FetchStatus(*admin);
-    if (status.ok() && status->state() == "ready") return absl::OkStatus();
+    if (status.ok() && status->state() == "ready") {
+      if (status->groups_size() > 0 && status->groups(0).ranks_size() > 0)
+        moe_mode = status->groups(0).ranks(0).worker().moe_mode();
+      return absl::OkStatus();
+    }
   }
   return absl::OkStatus();
 }
@@ -235,7 +252,8 @@ absl::Status Supervise(const ServeOptions& options,
                       talk.Take(name, line);
                     });
   absl::Status status = launcher.StartAll();
-  if (status.ok()) status = WaitReady(launcher, talk, stop);
+  std::string moe_mode = options.moe_mode;
+  if (status.ok()) status = WaitReady(launcher, talk, stop, moe_mode);
   if (status.ok() && stop.load() == 0) {
     WriteRunFile({.address = talk.address,
                   .admin_address = talk.admin_address,
@@ -246,7 +264,7 @@ absl::Status Supervise(const ServeOptions& options,
         "ready address=%s admin=%s metrics=%s tp_size=%d moe_mode=%s model=%s "
         "seconds=%.2f\n",
         talk.address, talk.admin_address, talk.metrics_address, options.tp_size,
-        options.moe_mode, fs::path(options.model_dir).filename().string(),
+        moe_mode, fs::path(options.model_dir).filename().string(),
         clock.now_seconds() - started);
     std::fflush(stdout);
     while (stop.load() == 0 && status.ok())
@@ -260,6 +278,37 @@ absl::Status Supervise(const ServeOptions& options,
   return status;
 }
 
+void AddMemoryFlags(CLI::App& verb, ServeOptions& o) {
+  verb.add_option("--moe-mode", o.moe_mode,
+                  "Where experts live; auto: resident if they fit, else "
+                  "offload")
+      ->check(CLI::IsMember({"auto", "resident", "offload"}))
+      ->capture_default_str();
+  verb.add_option("--offload-bank", o.offload_bank,
+                  "What a rank takes of an expert in offload")
+      ->check(CLI::IsMember({"full", "sharded"}))
+      ->capture_default_str();
+  verb.add_option("--expert-slots", o.expert_slots,
+                  "Experts that a rank holds at once in offload, at least "
+                  "those of a layer; 0: choose")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
+      ->capture_default_str();
+  verb.add_option("--pack-cache", o.pack_cache,
+                  "Folder that keeps offloaded experts as this processor "
+                  "likes them; none if not given");
+  verb.add_option_function<std::string>(
+      "--memory-budget",
+      [&o](const std::string& text) {
+        const auto bytes = ParseByteSize("the size", text);
+        if (!bytes.ok())
+          throw CLI::ValidationError("--memory-budget",
+                                     std::string(bytes.status().message()));
+        o.memory_budget = *bytes;
+      },
+      "What each rank may hold of everything, such as 16GiB; 0.9 of what is "
+      "free / tp-size if not given");
+}
+
 }  // namespace
 
 void AddServeFlags(CLI::App& verb, ServeOptions& o) {
@@ -269,9 +318,7 @@ void AddServeFlags(CLI::App& verb, ServeOptions& o) {
   verb.add_option("--tp-size", o.tp_size, "Ranks that share the model")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
-  verb.add_option("--moe-mode", o.moe_mode, "Where experts live")
-      ->check(CLI::IsMember({"resident"}))
-      ->capture_default_str();
+  AddMemoryFlags(verb, o);
   verb.add_option("--device", o.device, "What computes")
       ->check(CLI::IsMember({"cpu"}))
       ->capture_default_str();
@@ -332,6 +379,10 @@ int RunServe(const ServeOptions& given) {
     status = model.status();
     if (status.ok()) options.model_dir = *std::move(model);
   }
+  // Once, for all ranks and for those that are restarted: between two that
+  // load, measurements differ, and auto would choose differently.
+  if (options.memory_budget == 0)
+    options.memory_budget = DefaultMemoryBudgetBytes(options.tp_size);
   if (status.ok()) status = Supervise(options, stop);
   if (status.ok()) return 0;
   absl::FPrintF(stderr, "phalanx serve: %s\n", std::string(status.message()));

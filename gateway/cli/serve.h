@@ -12,7 +12,11 @@ namespace phalanx {
 struct ServeOptions {
   std::string model_dir;
   int tp_size = 1;
-  std::string moe_mode = "resident";
+  std::string moe_mode = "auto";
+  std::string offload_bank = "sharded";
+  int64_t expert_slots = 0;
+  std::string pack_cache;     // Empty: nowhere.
+  int64_t memory_budget = 0;  // Of each rank, bytes.
   std::string device = "cpu";
   std::string numerics = "auto";
   std::string address = "127.0.0.1:0";

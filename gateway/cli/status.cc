@@ -75,11 +75,32 @@ std::string BytesOf(const v1::WorkerStatus& worker, const std::string& name) {
   return "-";
 }
 
+// What a rank holds of all categories, the padding of layouts included.
+std::string Held(const v1::WorkerStatus& worker) {
+  int64_t bytes = 0;
+  for (const v1::MemoryUse& use : worker.memory())
+    bytes += use.allocated_bytes();
+  return Bytes(bytes);
+}
+
+// resident, or offload with its bank; of the first rank that says.
+std::string MoeText(const v1::GroupStatus& group) {
+  for (const v1::RankStatus& rank : group.ranks()) {
+    const v1::WorkerStatus& worker = rank.worker();
+    if (worker.moe_mode().empty()) continue;
+    return absl::StrCat("  experts ", worker.moe_mode(),
+                        worker.offload_bank().empty() ? "" : ", bank ",
+                        worker.offload_bank());
+  }
+  return "";
+}
+
 std::string GroupText(const v1::GroupStatus& group) {
   const std::vector<std::string> categories = Categories(group);
   Row head = {"rank", "state", "epoch", "steps", "kv blocks", "gdn slots"};
   head.insert(head.end(), categories.begin(), categories.end());
-  for (const char* name : {"threads", "isa", "pid", "metrics"})
+  for (const char* name :
+       {"held", "plan", "budget", "threads", "isa", "pid", "metrics"})
     head.push_back(name);
   std::vector<Row> rows = {head};
   std::string remarks;
@@ -99,6 +120,9 @@ std::string GroupText(const v1::GroupStatus& group) {
                Used(w.kv_blocks_used(), w.kv_blocks_total()),
                Used(w.state_slots_used(), w.state_slots_total())};
     for (const std::string& name : categories) row.push_back(BytesOf(w, name));
+    row.push_back(Held(w));
+    row.push_back(Bytes(w.planned_bytes()));
+    row.push_back(Bytes(w.memory_budget_bytes()));
     row.push_back(absl::StrCat(w.threads()));
     row.push_back(w.instruction_set());
     row.push_back(absl::StrCat(w.pid()));
@@ -108,8 +132,8 @@ std::string GroupText(const v1::GroupStatus& group) {
       absl::StrAppend(&remarks, "  rank ", i, ": ", w.detail(), "\n");
   }
   return absl::StrCat("group ", group.name(), "  ", group.state(), "  epoch ",
-                      group.epoch(), "  ranks ", group.ranks_size(), "\n",
-                      Table(rows), remarks);
+                      group.epoch(), "  ranks ", group.ranks_size(),
+                      MoeText(group), "\n", Table(rows), remarks);
 }
 
 }  // namespace

@@ -151,6 +151,40 @@ TEST_P(BackendContract, PacksEveryMatrixOfAWeightByItself) {
   EXPECT_EQ(rig_.Read(hidden), (Floats{64, 0, 128, 0, 192, 0}));
 }
 
+TEST_P(BackendContract, StoresAMatrixThatWasReadFromAnotherWeight) {
+  const PackedWeight& from =
+      rig_.Weight(2, 4, 2, {9, 9, 9, 9, 9, 9, 9, 9, 64, 0, 0, 0, 5, 0, 7, 0},
+                  WeightLayout::kGateUp);
+  auto to = backend_.AllocateWeight(3, 4, 2, WeightLayout::kGateUp,
+                                    MemoryComponent::kExpertSlots, "the slots");
+  ASSERT_OK(to);
+  ASSERT_EQ(to->matrix_bytes, from.matrix_bytes);
+  std::vector<std::byte> packed(static_cast<size_t>(from.matrix_bytes));
+
+  backend_.ReadPacked(from, 1, packed.data());
+  backend_.StorePacked(packed.data(), 2, *to);
+
+  const Routing routing = {rig_.I32({1, 1}, {2}), rig_.Param({1, 1}, {1}),
+                           rig_.I32({4}, {0, 0, 0, 1}), rig_.I32({1}, {0})};
+  const Tensor hidden = rig_.Act({1, 2});
+  ops_.ExpertsGateUp(rig_.Act({1, 2}, {1, 0}), *to, routing, hidden);
+  EXPECT_EQ(rig_.Read(hidden), (Floats{320, 0}));
+}
+
+TEST_P(BackendContract, NamesItsLayoutOfWeights) {
+  EXPECT_FALSE(backend_.packed_layout().empty());
+}
+
+TEST_P(BackendContract, CountsACategoryAsTheSumOfItsComponents) {
+  const auto first =
+      backend_.Allocate(1000, MemoryComponent::kRouter, "a router");
+  const auto second = backend_.Allocate(500, MemoryComponent::kNorm, "a norm");
+
+  EXPECT_EQ(backend_.allocated_bytes_of(MemoryCategory::kNonExpert),
+            backend_.allocated_bytes(MemoryComponent::kRouter) +
+                backend_.allocated_bytes(MemoryComponent::kNorm));
+}
+
 TEST_P(BackendContract, SaysWhatItIs) {
   EXPECT_FALSE(backend_.kernel_family().empty());
   EXPECT_FALSE(backend_.instruction_set().empty());

@@ -135,6 +135,20 @@ OpProgram Add(int64_t H) {
                     });
 }
 
+OpProgram Round(int64_t H) {
+  return RowProgram(absl::StrCat("Round", H), {kBf16Rounding, 0},
+                    [=](Rig& rig, const auto& items) {
+                      const int64_t T = items.size();
+                      const Tensor y = rig.Act({T, H});
+                      // Products of bf16 numbers are none.
+                      Floats x = ItemRows(20, items, H);
+                      const Floats factor = ItemRows(21, items, H);
+                      for (size_t i = 0; i < x.size(); ++i) x[i] *= factor[i];
+                      rig.ops().Round(rig.F32({T, H}, x), y);
+                      return rig.Read(y);
+                    });
+}
+
 OpProgram MulSigmoid(int64_t n) {
   return RowProgram(
       absl::StrCat("MulSigmoid", n), {kBf16Rounding + 16 * kF32Rounding, 0},
@@ -237,6 +251,8 @@ std::vector<OpProgram> RowPrograms() {
           L2Norm(1, 1),
           Add(2048),
           Add(33),
+          Round(2048),
+          Round(33),
           MulSigmoid(512),
           MulSigmoid(33),
           Rope(4, 256, 32),

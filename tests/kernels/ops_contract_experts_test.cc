@@ -81,6 +81,53 @@ TEST_P(OpsContract, ExpertsGateUpTakesEachTokenThroughItsExperts) {
   EXPECT_THAT(rig_.Read(hidden), ElementsAre(64, 192, 512, 768));
 }
 
+TEST_P(OpsContract, ExpertsGateUpFindsExpertsAtTheirPlaces) {
+  // As above, but expert 2 lies in matrix 0, expert 0 in 3, expert 1 in 1;
+  // matrix 2 is nobody's.
+  const Floats w = {64, 0, 3, 0, 64, 0, 2, 0, 99, 0, 99, 0, 64, 0, 1, 0};
+  const PackedWeight& weight = rig_.Weight(4, 2, 2, w, WeightLayout::kGateUp);
+  const Routing routing = {
+      rig_.I32({2, 2}, {0, 2, 1, 2}), rig_.Param({2, 2}, {1, 1, 1, 1}),
+      rig_.I32({4}, {0, 1, 2, 4}), rig_.I32({4}, {0, 2, 1, 3}),
+      rig_.I32({3}, {3, 1, 0})};
+  const Tensor hidden = rig_.Act({4, 1});
+
+  ops_.ExpertsGateUp(rig_.Act({2, 2}, {1, 0, 2, 0}), weight, routing, hidden);
+
+  EXPECT_THAT(rig_.Read(hidden), ElementsAre(64, 192, 512, 768));
+}
+
+TEST_P(OpsContract, ExpertsDownSumsByExpertWhateverThePlaces) {
+  if (!rig_.rounds()) GTEST_SKIP() << "the reference sums in double";
+  // (2^24 + 1) - 2^24 loses the 1, in ascending order of expert alone.
+  const PackedWeight& w = rig_.Weight(3, 1, 2, {1, 0, k2To12, 0, k2To12, 0});
+  const PackedWeight& shared = rig_.Weight(1, 1, 2, {0, 0});
+  const Routing routing = {rig_.I32({1, 3}, {0, 1, 2}),
+                           rig_.Param({1, 3}, {1, 1, 1}),
+                           rig_.I32({4}, {0, 1, 2, 3}),
+                           rig_.I32({3}, {0, 1, 2}), rig_.I32({3}, {1, 0, 2})};
+  const Tensor y = rig_.F32({1, 1});
+
+  ops_.ExpertsDown(rig_.Act({3, 2}, {k2To12, 0, 1, 0, -k2To12, 0}), w, routing,
+                   rig_.Act({1, 2}, {0, 0}), shared, rig_.Act({1, 1}, {0}), 1,
+                   y);
+
+  EXPECT_EQ(rig_.Read(y)[0], 0);
+}
+
+TEST_P(OpsContract, AnExpertWithoutATokenNeedsNoPlace) {
+  const PackedWeight& weight =
+      rig_.Weight(1, 2, 2, {64, 0, 3, 0}, WeightLayout::kGateUp);
+  const Routing routing = {rig_.I32({1, 1}, {1}), rig_.Param({1, 1}, {1}),
+                           rig_.I32({4}, {0, 0, 1, 1}), rig_.I32({1}, {0}),
+                           rig_.I32({3}, {-1, 0, -1})};
+  const Tensor hidden = rig_.Act({1, 1});
+
+  ops_.ExpertsGateUp(rig_.Act({1, 2}, {1, 0}), weight, routing, hidden);
+
+  EXPECT_THAT(rig_.Read(hidden), ElementsAre(192));
+}
+
 // One token, two experts of three and the shared one, whose outputs are the
 // products hidden * weight given here; the gate's sigmoid is 1.
 struct DownCase {

@@ -142,6 +142,19 @@ TEST_P(OpsContract, AddMayWriteOverItsSecondTerm) {
   EXPECT_THAT(rig_.Read(b), ElementsAre(11, 22));
 }
 
+TEST_P(OpsContract, RoundGivesTheNearestActivation) {
+  const Tensor y = rig_.Act({2, 2});
+
+  // 257 lies between the bf16 numbers 256 and 258; ties go to even.
+  ops_.Round(rig_.F32({2, 2}, {257, 258.5f, -259, 0.5f}), y);
+
+  if (rig_.rounds()) {
+    EXPECT_THAT(rig_.Read(y), ElementsAre(256, 258, -260, 0.5f));
+  } else {
+    EXPECT_THAT(rig_.Read(y), ElementsAre(257, 258.5f, -259, 0.5f));
+  }
+}
+
 TEST_P(OpsContract, MulSigmoidOfAKnownRowIsWhatTheFormulaSays) {
   const Tensor y = rig_.Act({1, 3});
 

@@ -14,6 +14,9 @@
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/loader.h"
 #include "worker/collective/local.h"
+#include "worker/experts/expert_cache.h"
+#include "worker/experts/mapped_bank.h"
+#include "worker/experts/resident_experts.h"
 
 namespace phalanx {
 namespace {
@@ -81,25 +84,42 @@ absl::StatusOr<std::unique_ptr<TpGroup>> TpGroup::Create(
     const TpGroupOptions& options) {
   std::unique_ptr<TpGroup> group(new TpGroup());
   ASSIGN_OR_RETURN(group->config_, LoadModelConfig(options.model_dir));
-  ASSIGN_OR_RETURN(const Checkpoint checkpoint,
-                   Checkpoint::Open(options.model_dir));
   group->limits_ = options.limits;
   group->limits_.vocab_size = group->config_.vocab_size;
   // Runners refer to their weights, so ranks must not move any more.
   group->ranks_.resize(options.tp_size);
-  for (int r = 0; r < options.tp_size; ++r) {
-    Rank& rank = group->ranks_[r];
-    ASSIGN_OR_RETURN(rank.local,
-                     MakeLocalShape(group->config_, r, options.tp_size));
-    ASSIGN_OR_RETURN(rank.backend, options.backends());
-    ASSIGN_OR_RETURN(rank.weights, LoadWeights(checkpoint, group->config_,
-                                               rank.local, *rank.backend));
-    ASSIGN_OR_RETURN(rank.runner, ModelRunner::Create(
-                                      *rank.backend, group->config_, rank.local,
-                                      rank.weights, group->limits_));
-  }
+  for (int r = 0; r < options.tp_size; ++r)
+    RETURN_IF_ERROR(group->Load(options, r));
   group->Regroup();
   return group;
+}
+
+absl::Status TpGroup::Load(const TpGroupOptions& options, int r) {
+  Rank& rank = ranks_[r];
+  const std::optional<Offload>& offload = options.offload;
+  ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(options.model_dir));
+  ASSIGN_OR_RETURN(rank.local, MakeLocalShape(config_, r, options.tp_size));
+  if (offload.has_value() && offload->full)
+    rank.local = WithWholeExperts(config_, rank.local);
+  ASSIGN_OR_RETURN(rank.backend, options.backends());
+  ASSIGN_OR_RETURN(rank.weights,
+                   LoadWeights(checkpoint, config_, rank.local, *rank.backend,
+                               {.routed_experts = !offload.has_value()}));
+  if (offload.has_value()) {
+    ASSIGN_OR_RETURN(rank.bank,
+                     MappedBank::Create(std::move(checkpoint), config_,
+                                        rank.local, *rank.backend));
+    ASSIGN_OR_RETURN(
+        rank.experts,
+        ExpertCache::Create(*rank.backend, config_, rank.local, *rank.bank,
+                            {.slots = offload->slots, .fetch_threads = 1}));
+  } else {
+    rank.experts = std::make_unique<ResidentExperts>(rank.weights);
+  }
+  ASSIGN_OR_RETURN(rank.runner,
+                   ModelRunner::Create(*rank.backend, config_, rank.local,
+                                       rank.weights, *rank.experts, limits_));
+  return absl::OkStatus();
 }
 
 std::unique_ptr<TpGroup> TpGroup::MustCreate(const TpGroupOptions& options) {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@
 #include "worker/checkpoint/weights.h"
 #include "worker/collective/collective.h"
 #include "worker/engine/model_runner.h"
+#include "worker/experts/expert_bank.h"
+#include "worker/experts/expert_source.h"
 #include "worker/model/qwen35_moe.h"
 #include "worker/scheduler/step_plan.h"
 
@@ -51,11 +54,18 @@ struct Lane {
   PlannedSequence Take(std::span<const int32_t> ids, bool wants_logits);
 };
 
+// Experts in the mapped checkpoint, and slots for some of them.
+struct Offload {
+  bool full = false;  // Whole experts on every rank, or the rank's part.
+  int64_t slots = 0;
+};
+
 struct TpGroupOptions {
   std::string model_dir;
   int tp_size = 1;
   BackendFactory backends;  // Called once a rank, in order of ranks.
   StepPlanLimits limits;    // vocab_size is the model's, whatever it says.
+  std::optional<Offload> offload = std::nullopt;  // None: resident.
 };
 
 // Limits with room for `sequences` lanes of `tokens` tokens each, and for steps
@@ -70,6 +80,8 @@ class TpGroup {
     std::unique_ptr<Backend> backend;
     LocalShape local;
     Weights weights;
+    std::unique_ptr<ExpertBank> bank;  // Null where experts are resident.
+    std::unique_ptr<ExpertSource> experts;
     std::unique_ptr<ModelRunner> runner;
     std::unique_ptr<Collective> comm;
   };
@@ -104,6 +116,7 @@ class TpGroup {
 
  private:
   TpGroup() = default;
+  absl::Status Load(const TpGroupOptions& options, int r);
 
   ModelConfig config_;
   StepPlanLimits limits_;

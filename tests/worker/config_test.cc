@@ -33,9 +33,13 @@ Parsed Parse(std::vector<std::string> flags) {
 
 TEST(WorkerConfig, TakesWhatItIsTold) {
   const Parsed parsed =
-      Parse({"--model", "m", "--rank", "1", "--tp-size", "2", "--leader",
-             "unix:l", "--listen", "unix:f", "--max-running", "3",
-             "--kv-blocks", "9", "--epoch-floor", "12"});
+      Parse({"--model",        "m",       "--rank",          "1",
+             "--tp-size",      "2",       "--leader",        "unix:l",
+             "--listen",       "unix:f",  "--max-running",   "3",
+             "--kv-blocks",    "9",       "--epoch-floor",   "12",
+             "--moe-mode",     "offload", "--offload-bank",  "full",
+             "--expert-slots", "40",      "--memory-budget", "4GiB",
+             "--pack-cache",   "p"});
   EXPECT_EQ(parsed.code, -1) << parsed.said;
   EXPECT_EQ(parsed.config.model_dir, "m");
   EXPECT_EQ(parsed.config.rank, 1);
@@ -44,6 +48,20 @@ TEST(WorkerConfig, TakesWhatItIsTold) {
   EXPECT_EQ(parsed.config.max_running, 3);
   EXPECT_EQ(parsed.config.kv_blocks, 9);
   EXPECT_EQ(parsed.config.epoch_floor, 12u);
+  EXPECT_EQ(parsed.config.moe_mode, "offload");
+  EXPECT_EQ(parsed.config.offload_bank, "full");
+  EXPECT_EQ(parsed.config.expert_slots, 40);
+  EXPECT_EQ(parsed.config.memory_budget, int64_t{4} << 30);
+  EXPECT_EQ(parsed.config.pack_cache, "p");
+}
+
+TEST(WorkerConfig, ChoosesWhereItIsNotTold) {
+  const Parsed parsed = Parse({"--model", "m"});
+
+  EXPECT_EQ(parsed.config.moe_mode, "auto");
+  EXPECT_EQ(parsed.config.offload_bank, "sharded");
+  EXPECT_EQ(parsed.config.expert_slots, 0);
+  EXPECT_EQ(parsed.config.memory_budget, 0);
 }
 
 TEST(WorkerConfig, HelpAndVersionAreNoErrors) {
@@ -62,6 +80,10 @@ TEST(WorkerConfig, NamesTheFlagThatIsWrong) {
       {{"--model", "m", "--max-running", "0"}, "--max-running"},
       {{"--model", "m", "--max-waiting", "0"}, "--max-waiting"},
       {{"--model", "m", "--device", "tpu"}, "--device"},
+      {{"--model", "m", "--moe-mode", "half"}, "--moe-mode"},
+      {{"--model", "m", "--offload-bank", "half"}, "--offload-bank"},
+      {{"--model", "m", "--expert-slots", "-1"}, "--expert-slots"},
+      {{"--model", "m", "--memory-budget", "4G"}, "the size is \"4G\""},
       {{"--model", "m", "--rank", "2", "--tp-size", "2", "--leader", "l"},
        "2 must be below --tp-size 2"},
       {{"--model", "m", "--rank", "1", "--tp-size", "2"}, "--leader"},

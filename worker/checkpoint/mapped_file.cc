@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -66,11 +67,14 @@ void MappedFile::DropPages(std::span<const std::byte> bytes) {
 }
 
 void MappedFile::WillNeedPages(std::span<const std::byte> bytes) {
+  // Linux reads ahead at most one window of the device for each hint, 128 KiB
+  // unless set otherwise, and forgets the rest.
+  constexpr uintptr_t kStep = uintptr_t{128} << 10;
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
-  const uintptr_t first = begin / page * page;
-  if (!bytes.empty())
-    madvise(reinterpret_cast<void*>(first), begin + bytes.size() - first,
+  const uintptr_t end = begin + bytes.size();
+  for (uintptr_t at = begin / page * page; at < end; at += kStep)
+    madvise(reinterpret_cast<void*>(at), std::min(kStep, end - at),
             MADV_WILLNEED);
 }
 

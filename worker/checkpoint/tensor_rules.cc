@@ -118,6 +118,40 @@ std::vector<int64_t> ScaleShape(TensorRole role, const ModelConfig& config) {
   return shape;
 }
 
+namespace {
+
+// Of routed experts and the shared one, which may be whole where all else is
+// cut.
+TensorSlice MoeSliceOf(TensorRole role, const ModelConfig& config,
+                       const LocalShape& shape) {
+  const int64_t width = config.moe_intermediate_size;
+  const int64_t shared_width = config.shared_expert_intermediate_size;
+  const auto chunk = [&](int dim, int64_t size) {
+    return TensorSlice{
+        .dim = dim, .ranges = {ShardTp(size, shape.moe_part, shape.moe_parts)}};
+  };
+  switch (role) {
+    case kExpertsGateUp: {
+      const int64_t parts[] = {width, width};
+      return {.dim = 1,
+              .ranges = ShardTpParts(parts, shape.moe_part, shape.moe_parts)};
+    }
+    case kExpertsDown:
+      return chunk(2, width);
+    case kExpertDown:
+      return chunk(1, width);
+    case kSharedDownProj:
+      return chunk(1, shared_width);
+    case kSharedGateProj:
+    case kSharedUpProj:
+      return chunk(0, shared_width);
+    default:
+      return chunk(0, width);  // kExpertGate, kExpertUp.
+  }
+}
+
+}  // namespace
+
 TensorSlice SliceOf(TensorRole role, const ModelConfig& config,
                     const LocalShape& shape) {
   const ModelConfig& c = config;
@@ -130,10 +164,6 @@ TensorSlice SliceOf(TensorRole role, const ModelConfig& config,
   };
   const auto chunk = [&](int dim, int64_t size) {
     return TensorSlice{.dim = dim, .ranges = {ShardTp(size, rank, tp)}};
-  };
-  const auto moe_chunk = [&](int dim, int64_t size) {
-    return TensorSlice{
-        .dim = dim, .ranges = {ShardTp(size, shape.moe_part, shape.moe_parts)}};
   };
   const int64_t key_rows = c.linear_num_key_heads * c.linear_key_head_dim;
   const int64_t value_rows = c.linear_num_value_heads * c.linear_value_head_dim;
@@ -170,24 +200,15 @@ TensorSlice SliceOf(TensorRole role, const ModelConfig& config,
       return chunk(0, c.linear_num_value_heads);
     case kOutProj:
       return chunk(1, value_rows);
-    case kExpertsGateUp: {
-      const int64_t parts[] = {c.moe_intermediate_size,
-                               c.moe_intermediate_size};
-      return {.dim = 1,
-              .ranges = ShardTpParts(parts, shape.moe_part, shape.moe_parts)};
-    }
+    case kExpertsGateUp:
     case kExpertsDown:
-      return moe_chunk(2, c.moe_intermediate_size);
     case kExpertGate:
     case kExpertUp:
-      return moe_chunk(0, c.moe_intermediate_size);
     case kExpertDown:
-      return moe_chunk(1, c.moe_intermediate_size);
     case kSharedGateProj:
     case kSharedUpProj:
-      return moe_chunk(0, c.shared_expert_intermediate_size);
     case kSharedDownProj:
-      return moe_chunk(1, c.shared_expert_intermediate_size);
+      return MoeSliceOf(role, config, shape);
     default:
       return {};  // Norms, router, shared gate: replicated.
   }

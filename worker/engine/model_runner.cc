@@ -6,11 +6,36 @@
 #include "common/status.h"
 
 namespace phalanx {
+namespace {
+
+StepLimits LimitsOf(const StepPlanLimits& limits) {
+  return {.tokens = limits.max_tokens, .logit_rows = limits.max_sequences};
+}
+
+}  // namespace
+
+int64_t ModelRunner::DeviceWorkspaceBytes(const ModelConfig& config,
+                                          const LocalShape& local,
+                                          const StepPlanLimits& limits,
+                                          DType act) {
+  return Qwen35Moe::WorkspaceBytes(config, local, LimitsOf(limits), act) +
+         StepInputs::Bytes(limits);
+}
+
+int64_t ModelRunner::HostWorkspaceBytes(const LocalShape& local,
+                                        const StepPlanLimits& limits) {
+  const int64_t planes = local.tp_size * local.vocab_rows;
+  return limits.max_sequences * (planes + limits.vocab_size) *
+             ElementBytes(DType::kF32) +
+         StepInputs::Bytes(limits);
+}
 
 absl::StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(
     Backend& backend, const ModelConfig& config, const LocalShape& local,
-    const Weights& weights, const StepPlanLimits& limits) {
-  std::unique_ptr<ModelRunner> runner(new ModelRunner(backend, limits));
+    const Weights& weights, ExpertSource& experts,
+    const StepPlanLimits& limits) {
+  std::unique_ptr<ModelRunner> runner(
+      new ModelRunner(backend, experts, limits));
   KvCacheShape kv = Qwen35Moe::KvShape(config, local);
   kv.blocks = limits.kv_blocks;
   ASSIGN_OR_RETURN(runner->kv_cache_, KvCache::Create(backend, kv));
@@ -18,16 +43,16 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(
   state.slots = limits.state_slots;
   ASSIGN_OR_RETURN(runner->state_cache_, StateCache::Create(backend, state));
   ASSIGN_OR_RETURN(runner->model_,
-                   Qwen35Moe::Create(backend, config, local, weights,
+                   Qwen35Moe::Create(backend, config, local, weights, experts,
                                      *runner->kv_cache_, *runner->state_cache_,
-                                     {.tokens = limits.max_tokens,
-                                      .logit_rows = limits.max_sequences}));
+                                     LimitsOf(limits)));
   ASSIGN_OR_RETURN(runner->inputs_, StepInputs::Create(backend, limits));
   return runner;
 }
 
 absl::Status ModelRunner::Run(const StepPlan& plan, Collective& comm,
                               Probe* probe) {
+  experts_.Count(plan.kind == StepKind::kRun);
   const Step step = inputs_->Load(plan);
   const Tensor planes = model_->Forward(step, comm, probe);
   RETURN_IF_ERROR(backend_.Synchronize());

@@ -14,20 +14,32 @@
 #include "worker/checkpoint/weights.h"
 #include "worker/collective/collective.h"
 #include "worker/engine/step_inputs.h"
+#include "worker/experts/expert_source.h"
 #include "worker/model/qwen35_moe.h"
 #include "worker/scheduler/step_plan.h"
 
 namespace phalanx {
 
 // One rank's model with its caches: runs plans. Made once after load, outlives
-// every epoch; the engine thread's. The backend, config and weights outlive it.
+// every epoch; the engine thread's. Backend, config, weights and experts
+// outlive it.
 class ModelRunner {
  public:
   // Allocates the caches (limits.kv_blocks, limits.state_slots) and all that
   // the largest step needs. RESOURCE_EXHAUSTED names what did not fit.
   static absl::StatusOr<std::unique_ptr<ModelRunner>> Create(
       Backend& backend, const ModelConfig& config, const LocalShape& local,
-      const Weights& weights, const StepPlanLimits& limits);
+      const Weights& weights, ExpertSource& experts,
+      const StepPlanLimits& limits);
+
+  // What a runner takes beside weights and caches, without padding: on the
+  // device, what Create allocates; on the host, copies of inputs and logits of
+  // the largest step.
+  static int64_t DeviceWorkspaceBytes(const ModelConfig& config,
+                                      const LocalShape& local,
+                                      const StepPlanLimits& limits, DType act);
+  static int64_t HostWorkspaceBytes(const LocalShape& local,
+                                    const StepPlanLimits& limits);
 
   // Runs the plan on this rank and waits for it. The first error of device or
   // group; after one, the caches hold nothing of use.
@@ -46,11 +58,13 @@ class ModelRunner {
   const StepPlanLimits& limits() const { return limits_; }
 
  private:
-  ModelRunner(Backend& backend, const StepPlanLimits& limits)
-      : backend_(backend), limits_(limits) {}
+  ModelRunner(Backend& backend, ExpertSource& experts,
+              const StepPlanLimits& limits)
+      : backend_(backend), experts_(experts), limits_(limits) {}
   void FetchLogits(Tensor planes);
 
   Backend& backend_;
+  ExpertSource& experts_;
   StepPlanLimits limits_;
   std::unique_ptr<KvCache> kv_cache_;
   std::unique_ptr<StateCache> state_cache_;

@@ -19,17 +19,22 @@ int64_t WidestTable(const StepPlan& plan) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StepInputs>> StepInputs::Create(
-    Backend& backend, const StepPlanLimits& limits) {
+int64_t StepInputs::Bytes(const StepPlanLimits& limits) {
   const int64_t table = CeilDivide(limits.max_model_len, limits.block_tokens);
   const int64_t words =
       3 * limits.max_tokens + limits.max_sequences * (4 + table) + 1;
+  return words * ElementBytes(DType::kI32);
+}
+
+absl::StatusOr<std::unique_ptr<StepInputs>> StepInputs::Create(
+    Backend& backend, const StepPlanLimits& limits) {
+  const int64_t bytes = Bytes(limits);
   ASSIGN_OR_RETURN(Buffer memory,
-                   backend.Allocate(words * 4, MemoryComponent::kActivations,
+                   backend.Allocate(bytes, MemoryComponent::kActivations,
                                     "the inputs of a step"));
   std::unique_ptr<StepInputs> inputs(
       new StepInputs(backend, std::move(memory)));
-  inputs->host_.reserve(words);
+  inputs->host_.reserve(bytes / ElementBytes(DType::kI32));
   return inputs;
 }
 

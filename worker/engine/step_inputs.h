@@ -19,6 +19,9 @@ class StepInputs {
   static absl::StatusOr<std::unique_ptr<StepInputs>> Create(
       Backend& backend, const StepPlanLimits& limits);
 
+  // What Create allocates on the device, and Load as much on the host.
+  static int64_t Bytes(const StepPlanLimits& limits);
+
   // Uploads the plan, which obeys the limits. The views are valid until the
   // next call.
   Step Load(const StepPlan& plan);

@@ -30,7 +30,7 @@ class ExpertBank {
   // A hint that Fetch will come for this expert soon. Returns at once.
   virtual void WillNeed(int layer, int expert) const = 0;
 
-  // What one Fetch reads, and the bank's size on the host.
+  // What one Fetch puts into a slot, and the bank's size on the host.
   virtual int64_t expert_bytes() const = 0;
   virtual int64_t bytes() const = 0;
 };

@@ -17,17 +17,18 @@ struct ExpertCacheConfig {
   int fetch_threads = 1;
 };
 
-// Since ResetCounters. A lookup is one expert that one layer of one step needs.
+// Of the steps that count. A lookup is one expert that one layer of one step
+// needs.
 struct ExpertCacheCounters {
   int64_t slots = 0;
   int64_t slots_used = 0;
-  int64_t hits = 0;     // Lookups that found their expert in its slot.
-  int64_t fetches = 0;  // Lookups that did not.
+  int64_t hits = 0;           // Lookups that found their expert in its slot.
+  int64_t fetches = 0;        // Lookups that did not.
   int64_t fetched_bytes = 0;  // Prefetched ones included.
   double imbalance = 0;  // Of the last layer: most tokens of an expert / mean.
 };
 
-// Sees each fetch end, from a fetch thread: for metrics.
+// Sees each fetch that counts end, from a fetch thread: for metrics.
 class FetchObserver {
  public:
   virtual ~FetchObserver() = default;
@@ -54,9 +55,9 @@ class ExpertCache final : public ExpertSource {
   void Begin(int layer, const Routing& routing) override;
   ExpertView Wait(int layer) override;
 
+  void Count(bool counting) override;  // At first it does.
+
   ExpertCacheCounters counters() const;
-  // What warm-up did counts for nothing. Engine thread, between steps.
-  void ResetCounters();
 
  private:
   class Work;

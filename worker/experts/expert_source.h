@@ -22,12 +22,17 @@ class ExpertSource {
  public:
   virtual ~ExpertSource() = default;
 
-  // `routing` of this layer has been enqueued: what it needs may be fetched
-  // from here on. Does not wait for it.
+  // `routing` of this layer has been enqueued: what it needs is fetched from
+  // here on. May wait until it is computed, but not for what it needs. Layers
+  // come in any order: a step may be given up anywhere.
   virtual void Begin(int layer, const Routing& routing) = 0;
   // Returns once every expert that the routing of Begin names is in place.
   // Valid, and the experts stay, until Begin is called again.
   virtual ExpertView Wait(int layer) = 0;
+
+  // Whether what follows counts in statistics: the work of a warm-up does not.
+  // Between steps.
+  virtual void Count(bool) {}
 };
 
 }  // namespace phalanx

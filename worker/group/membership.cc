@@ -71,7 +71,12 @@ absl::Status Membership::Join(const RankIdentity& identity,
     return Mismatch(rank, "numerics id", identity.numerics_id,
                     own_.numerics_id);
   if (identity.slice_plan != own_.slice_plan)
-    return Mismatch(rank, "slice plan", identity.slice_plan, own_.slice_plan);
+    return Mismatch(
+        rank, "slice plan", identity.slice_plan,
+        absl::StrCat(own_.slice_plan,
+                     "; give every rank the same --moe-mode (auto follows "
+                     "--memory-budget), --offload-bank, --max-running, "
+                     "--max-model-len and --prefill-chunk"));
   // The pools of a group are the smallest that any rank offers, and must still
   // serve all that rank 0 admits.
   if (identity.kv_blocks < 1 || identity.state_slots < own_.state_slots)

@@ -27,9 +27,8 @@ constexpr MetricFacts kCapacity = {"phalanx_device_memory_capacity_bytes",
                                    "Memory of the device."};
 constexpr MetricFacts kFree = {"phalanx_device_memory_free_bytes",
                                "Memory of the device that nobody uses."};
-constexpr MetricFacts kBudget = {
-    "phalanx_device_memory_budget_bytes",
-    "What this rank planned to hold at most; 0 where nothing was planned."};
+constexpr MetricFacts kBudget = {"phalanx_device_memory_budget_bytes",
+                                 "What this rank may hold at most."};
 constexpr MetricFacts kHost = {
     "phalanx_host_memory_bytes",
     "Bytes of the host beside the device's, by what they are for. A bank of "
@@ -85,7 +84,7 @@ void MemoryMetrics::ReadDevice(const ProcessMemory& memory,
                  labels);
   readings.Gauge(kCapacity, Number(device_.capacity_bytes), labels);
   readings.Gauge(kFree, Number(device_.free_bytes()), labels);
-  readings.Gauge(kBudget, Number(budget_bytes_.load()), labels);
+  readings.Gauge(kBudget, Number(device_.budget_bytes), labels);
 }
 
 // What grows beside the program's own files is the checkpoint while it is read,

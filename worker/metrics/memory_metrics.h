@@ -18,6 +18,7 @@ struct DeviceFacts {
   std::string name = "cpu";
   int64_t capacity_bytes = 0;
   std::function<int64_t()> free_bytes;
+  int64_t budget_bytes = 0;  // What this rank may hold; 0: nobody said.
   // Pages of files that the process had in memory before it mapped weights.
   int64_t program_bytes = 0;
 };
@@ -33,7 +34,7 @@ struct DeviceFacts {
 // `untouched` = tracked - driver where that is: pages of caches that nobody has
 // written, less whatever is unattributed beside them.
 //
-// Made by main; outlives the registry's last scrape. Setters: any thread.
+// Made by main; outlives the registry's last scrape. SetBank: any thread.
 class MemoryMetrics {
  public:
   // `comm_bytes`: this rank's share of the collective's segment, which the
@@ -42,8 +43,6 @@ class MemoryMetrics {
                 const StatusBoard& board, int64_t comm_bytes,
                 MetricRegistry& registry);
 
-  // What this rank planned to hold; 0: nothing was planned.
-  void SetBudget(int64_t bytes) { budget_bytes_.store(bytes); }
   // The experts' bank on the host, if there is one.
   void SetBank(int64_t bytes) { bank_bytes_.store(bytes); }
 
@@ -56,7 +55,6 @@ class MemoryMetrics {
   const Backend& backend_;
   const StatusBoard& board_;
   const int64_t comm_bytes_;
-  std::atomic<int64_t> budget_bytes_{0};
   std::atomic<int64_t> bank_bytes_{0};
 };
 

@@ -40,6 +40,8 @@ class RankMetrics {
 
   // Serves them at HOST:PORT; "off": nowhere. Errors are MetricsServer's.
   absl::Status Serve(const std::string& listen);
+  // Ends that; nothing refers to what was lent any more.
+  void Stop() { server_.reset(); }
   // Where; empty if nowhere.
   std::string address() const {
     return server_ == nullptr ? "" : server_->address();

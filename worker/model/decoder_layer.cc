@@ -18,7 +18,10 @@ void DecoderLayer::Forward(const Step& step, Collective& comm, Tensor h) {
 
   ops_.RmsNorm(h, w_.moe_norm, eps_, x);
   moe_.Forward(x, partial);
-  comm.AllReduceSum(partial, delta);
+  if (moe_.whole())
+    ops_.Round(partial, delta);
+  else
+    comm.AllReduceSum(partial, delta);
   ops_.Add(h, delta, h);
 }
 

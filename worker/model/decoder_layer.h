@@ -21,7 +21,8 @@ using Mixer = std::variant<GatedAttention, GatedDeltaNet>;
 //   h <- h + Mixer(RmsNorm(h))    Mixer: gated delta net or gated attention
 //   h <- h + Moe(RmsNorm(h))
 //
-// The two all-reduces in Forward are all the communication that a layer does.
+// The two all-reduces in Forward are all the communication that a layer does;
+// the second is not needed where every rank computes the whole mixture.
 // Holds references only; made with the model, called by the engine thread.
 class DecoderLayer {
  public:

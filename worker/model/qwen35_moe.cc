@@ -35,7 +35,8 @@ MoeShape MoeShapeOf(const ModelConfig& config, const LocalShape& local) {
           .I = local.expert_width,
           .Is = local.shared_width,
           .renormalise = config.norm_topk_prob,
-          .slices = local.slices};
+          .slices = local.moe_slices,
+          .whole = local.moe_parts < local.tp_size};
 }
 
 int64_t CountLayers(const ModelConfig& config, LayerKind kind) {
@@ -60,11 +61,22 @@ int64_t ScratchBytes(const ModelConfig& config, const LocalShape& local,
   return Scratch::Bytes(T * H, act) + std::max({layer, embed, head});
 }
 
+int64_t LogitsBytes(const LocalShape& local, const StepLimits& limits) {
+  return local.tp_size * limits.logit_rows * local.vocab_rows *
+         ElementBytes(DType::kF32);
+}
+
 }  // namespace
+
+int64_t Qwen35Moe::WorkspaceBytes(const ModelConfig& config,
+                                  const LocalShape& local,
+                                  const StepLimits& limits, DType act) {
+  return ScratchBytes(config, local, limits, act) + LogitsBytes(local, limits);
+}
 
 absl::StatusOr<std::unique_ptr<Qwen35Moe>> Qwen35Moe::Create(
     Backend& backend, const ModelConfig& config, const LocalShape& local,
-    const Weights& weights, const KvCache& kv_cache,
+    const Weights& weights, ExpertSource& experts, const KvCache& kv_cache,
     const StateCache& state_cache, const StepLimits& limits) {
   ASSIGN_OR_RETURN(
       std::unique_ptr<Scratch> scratch,
@@ -72,13 +84,12 @@ absl::StatusOr<std::unique_ptr<Qwen35Moe>> Qwen35Moe::Create(
                                             backend.activation_dtype())));
   ASSIGN_OR_RETURN(
       Buffer logits,
-      backend.Allocate(local.tp_size * limits.logit_rows * local.vocab_rows *
-                           ElementBytes(DType::kF32),
+      backend.Allocate(LogitsBytes(local, limits),
                        MemoryComponent::kActivations, "the logits of a step"));
   std::unique_ptr<Qwen35Moe> model(new Qwen35Moe(backend.ops(), config, local,
                                                  weights, std::move(scratch),
                                                  std::move(logits)));
-  model->AddLayers(config, local, kv_cache, state_cache);
+  model->AddLayers(config, local, experts, kv_cache, state_cache);
   return model;
 }
 
@@ -94,12 +105,13 @@ Qwen35Moe::Qwen35Moe(Ops& ops, const ModelConfig& config,
       logits_(std::move(logits)) {}
 
 void Qwen35Moe::AddLayers(const ModelConfig& config, const LocalShape& local,
-                          const KvCache& kv_cache,
+                          ExpertSource& experts, const KvCache& kv_cache,
                           const StateCache& state_cache) {
   int64_t attention_layer = 0;
   int64_t gdn_layer = 0;
   for (const LayerWeights& layer : w_.layers) {
-    Moe moe(ops_, *scratch_, layer.moe, MoeShapeOf(config, local));
+    Moe moe(ops_, *scratch_, experts, layer.moe, MoeShapeOf(config, local),
+            static_cast<int>(layers_.size()));
     if (const auto* attention = std::get_if<AttentionWeights>(&layer.mixer)) {
       layers_.emplace_back(
           ops_, *scratch_, layer, eps_,

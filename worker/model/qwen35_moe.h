@@ -13,6 +13,7 @@
 #include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/weights.h"
 #include "worker/collective/collective.h"
+#include "worker/experts/expert_source.h"
 #include "worker/model/decoder_layer.h"
 #include "worker/model/scratch.h"
 #include "worker/model/step.h"
@@ -34,13 +35,14 @@ class Probe {
 };
 
 // One rank's share of the text model: embed, layers, norm, logits. Made once
-// the weights are loaded; refers to weights and caches, which outlive it.
+// the weights are loaded; refers to weights, experts and caches, which outlive
+// it.
 // Forward is called by the engine thread of every rank with equal steps.
 class Qwen35Moe {
  public:
   static absl::StatusOr<std::unique_ptr<Qwen35Moe>> Create(
       Backend& backend, const ModelConfig& config, const LocalShape& local,
-      const Weights& weights, const KvCache& kv_cache,
+      const Weights& weights, ExpertSource& experts, const KvCache& kv_cache,
       const StateCache& state_cache, const StepLimits& limits);
 
   // Runs the step and returns the logits of step.logit_rows, [N, R, vocab_rows]
@@ -55,12 +57,18 @@ class Qwen35Moe {
   static StateCacheShape StateShape(const ModelConfig& config,
                                     const LocalShape& local);
 
+  // What Create allocates for activations and logits, without padding.
+  static int64_t WorkspaceBytes(const ModelConfig& config,
+                                const LocalShape& local,
+                                const StepLimits& limits, DType act);
+
  private:
   Qwen35Moe(Ops& ops, const ModelConfig& config, const LocalShape& local,
             const Weights& weights, std::unique_ptr<Scratch> scratch,
             Buffer logits);
   void AddLayers(const ModelConfig& config, const LocalShape& local,
-                 const KvCache& kv_cache, const StateCache& state_cache);
+                 ExpertSource& experts, const KvCache& kv_cache,
+                 const StateCache& state_cache);
   void Embed(const Step& step, Collective& comm, Tensor h);
 
   Ops& ops_;

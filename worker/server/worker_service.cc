@@ -41,11 +41,26 @@ v1::RankState ToProto(WorkerState state) {
   return v1::RANK_STATE_UNSPECIFIED;
 }
 
+v1::ExpertCacheUse ToProto(const ExpertCacheCounters& counters) {
+  v1::ExpertCacheUse use;
+  use.set_slots(counters.slots);
+  use.set_slots_used(counters.slots_used);
+  use.set_hits(counters.hits);
+  use.set_fetches(counters.fetches);
+  use.set_fetched_bytes(counters.fetched_bytes);
+  return use;
+}
+
 }  // namespace
 
 void WorkerService::Describe(const v1::WorkerStatus& facts) {
   MutexLock lock(mutex_);
   facts_ = facts;
+}
+
+void WorkerService::ShowExperts(std::function<ExpertCacheCounters()> counters) {
+  MutexLock lock(mutex_);
+  experts_ = std::move(counters);
 }
 
 grpc::ServerWriteReactor<v1::WorkerGenerateEvent>* WorkerService::Generate(
@@ -89,6 +104,8 @@ grpc::ServerUnaryReactor* WorkerService::GetStatus(
   {
     MutexLock lock(mutex_);
     *response = facts_;
+    if (experts_ != nullptr)
+      *response->mutable_expert_cache() = ToProto(experts_());
   }
   response->set_epoch(now.epoch);
   response->set_state(ToProto(now.state));

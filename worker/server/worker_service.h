@@ -3,9 +3,12 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <functional>
+
 #include "common/mutex.h"
 #include "worker.grpc.pb.h"
 #include "worker/engine/status_board.h"
+#include "worker/experts/expert_cache.h"
 #include "worker/scheduler/inbox.h"
 
 namespace phalanx {
@@ -23,6 +26,9 @@ class WorkerService final : public v1::Worker::CallbackService {
   // What GetStatus says beside the board: rank, sizes, memory. Called again
   // when more is known (after load). Any thread.
   void Describe(const v1::WorkerStatus& facts);
+  // Where GetStatus looks up what the cache of experts did; it must answer as
+  // long as the server does. Any thread.
+  void ShowExperts(std::function<ExpertCacheCounters()> counters);
 
   grpc::ServerWriteReactor<v1::WorkerGenerateEvent>* Generate(
       grpc::CallbackServerContext* context,
@@ -39,6 +45,7 @@ class WorkerService final : public v1::Worker::CallbackService {
   const StatusBoard& board_;
   Mutex mutex_;
   v1::WorkerStatus facts_ ABSL_GUARDED_BY(mutex_);
+  std::function<ExpertCacheCounters()> experts_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace phalanx

@@ -25,6 +25,14 @@ v1::GetStatusResponse TwoRanks() {
   v1::MemoryUse& use = *worker.add_memory();
   use.set_category("experts");
   use.set_bytes(3 << 19);
+  use.set_allocated_bytes(2 << 20);
+  v1::MemoryUse& more = *worker.add_memory();
+  more.set_category("comm");
+  more.set_allocated_bytes(5 << 20);
+  worker.set_moe_mode("offload");
+  worker.set_offload_bank("sharded");
+  worker.set_planned_bytes(11 << 20);
+  worker.set_memory_budget_bytes(13 << 20);
   v1::RankStatus& lost = *group.add_ranks();
   lost.set_address("unix:r1");
   lost.set_error("no such socket");
@@ -43,6 +51,25 @@ TEST(StatusText, ShowsWhatARankUsesOfWhatItHas) {
 
   EXPECT_THAT(text, HasSubstr("3/64"));
   EXPECT_THAT(text, HasSubstr("1.5 MiB"));
+}
+
+TEST(StatusText, NamesTheModeOfTheExpertsAndTheirBank) {
+  v1::GetStatusResponse status = TwoRanks();
+  EXPECT_THAT(StatusText(status),
+              HasSubstr("ranks 2  experts offload, bank sharded\n"));
+
+  v1::WorkerStatus& worker =
+      *status.mutable_groups(0)->mutable_ranks(0)->mutable_worker();
+  worker.set_moe_mode("resident");
+  worker.clear_offload_bank();
+  EXPECT_THAT(StatusText(status), HasSubstr("ranks 2  experts resident\n"));
+}
+
+TEST(StatusText, PutsWhatIsHeldBesideThePlanAndTheBudget) {
+  const std::string text = StatusText(TwoRanks());
+
+  EXPECT_THAT(text, testing::ContainsRegex("held +plan +budget"));
+  EXPECT_THAT(text, HasSubstr("7.0 MiB  11.0 MiB  13.0 MiB"));
 }
 
 TEST(StatusText, SaysWhyARankIsUnreachable) {

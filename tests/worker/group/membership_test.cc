@@ -62,7 +62,10 @@ TEST_F(MembershipTest, NamesEveryThingThatDiffers) {
   cases[3].first.numerics_id = "x";
   cases[3].second = "numerics id of rank 1 is x; rank 0 has numerics";
   cases[4].first.slice_plan = "x";
-  cases[4].second = "slice plan of rank 1 is x; rank 0 has 8/resident";
+  cases[4].second =
+      "slice plan of rank 1 is x; rank 0 has 8/resident; give every rank the "
+      "same --moe-mode (auto follows --memory-budget), --offload-bank, "
+      "--max-running, --max-model-len and --prefill-chunk";
   cases[5].first.state_slots = 3;
   cases[5].second = "kv_blocks/state_slots of rank 1 is 10/3; rank 0 has 10/4";
   for (const auto& [identity, message] : cases) {

@@ -38,6 +38,7 @@ class MemoryMetricsTest : public testing::Test {
         DeviceFacts{.name = "cpu",
                     .capacity_bytes = 100,
                     .free_bytes = [] { return int64_t{40}; },
+                    .budget_bytes = 77,
                     .program_bytes = 1000},
         *backend_, board_, /*comm_bytes=*/4096, registry_);
   }
@@ -111,8 +112,6 @@ TEST_F(MemoryMetricsTest, WhatNobodyWroteIsUntouchedAndNothingIsNegative) {
 }
 
 TEST_F(MemoryMetricsTest, CapacityFreeAndBudgetAreFamiliesOfTheirOwn) {
-  metrics_->SetBudget(77);
-
   const std::string text = registry_.Text();
 
   EXPECT_EQ(

@@ -25,11 +25,6 @@ double GiB(int64_t bytes) {
   return static_cast<double>(bytes) / static_cast<double>(kGiB);
 }
 
-int64_t Sum(const MemoryPlan& plan) {
-  return plan.experts_bytes + plan.kv_cache_bytes + plan.non_expert_bytes +
-         plan.state_bytes + plan.expert_slots_bytes;
-}
-
 // The table of model_spec.md 5.3: a row for each way of running.
 struct Row {
   int tp_size;
@@ -72,12 +67,15 @@ TEST_P(KnownTable, IsNearerYetWithTheShareOfTheCommunicator) {
 TEST_P(KnownTable, FillsTheBudgetToLessThanOneBlock) {
   const auto plan = PlanMemory(Preset35B(), request_);
 
-  const int64_t free = kCard - (GetParam().tp_size > 1 ? 512 * kMiB : 0);
+  const int64_t communicator = GetParam().tp_size > 1 ? 512 * kMiB : 0;
   const int64_t budget =
-      static_cast<int64_t>(std::floor(0.9 * static_cast<double>(free)));
+      communicator + static_cast<int64_t>(std::floor(
+                         0.9 * static_cast<double>(kCard - communicator)));
   const int64_t block = plan->kv_cache_bytes / plan->kv_tokens * kKvBlockTokens;
-  EXPECT_LE(Sum(*plan), budget);
-  EXPECT_GT(Sum(*plan) + block, budget);
+  EXPECT_EQ(plan->budget_bytes, budget);
+  EXPECT_EQ(plan->communicator_bytes, communicator);
+  EXPECT_LE(plan->total(), budget);
+  EXPECT_GT(plan->total() + block, budget);
 }
 
 constexpr auto kResident = MoeMode::kResident;
@@ -213,7 +211,8 @@ TEST(PlanMemory, SaysByHowMuchAPlanDoesNotFit) {
                      HasSubstr("needs 66.06 GiB and 2.50 MiB"),
                      HasSubstr("budget is 21.60 GiB, memory_ratio 0.9 of "
                                "device_memory 24.00 GiB: 44.46 GiB too "
-                               "little"))));
+                               "little. What would fit: --moe-mode offload; "
+                               "or --device-memory at least "))));
 }
 
 TEST(PlanMemory, WhatIsMissingIsEnough) {
@@ -222,7 +221,8 @@ TEST(PlanMemory, WhatIsMissingIsEnough) {
   ASSERT_FALSE(PlanMemory(Preset35B(), request).ok());
   const auto large =
       PlanMemory(Preset35B(), {.device_bytes = kCard, .memory_ratio = 1});
-  const int64_t needed = Sum(*large) - large->kv_cache_bytes + 2 * 64 * 20480;
+  const int64_t needed =
+      large->total() - large->kv_cache_bytes + 2 * 64 * 20480;
 
   request.device_bytes = needed;
   EXPECT_EQ(PlanMemory(Preset35B(), request)->kv_tokens, 128);
@@ -238,8 +238,9 @@ TEST(PlanMemory, ACommunicatorThatIsLargerThanTheCardLeavesNothing) {
   EXPECT_THAT(
       PlanMemory(Preset35B(), request),
       StatusIs(absl::StatusCode::kResourceExhausted,
-               AllOf(HasSubstr("budget is 0 B"),
-                     HasSubstr("less 512.00 MiB for the communicator: "))));
+               HasSubstr("budget is 1.00 MiB, 512.00 MiB for the communicator "
+                         "and memory_ratio 0.9 of the rest of device_memory "
+                         "1.00 MiB: ")));
 }
 
 TEST(PlanMemory, AFieldOutOfRangeIsNamedWithItsLimits) {
