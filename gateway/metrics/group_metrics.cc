@@ -34,12 +34,16 @@ constexpr std::array<const char*, 7> kStates = {
 constexpr char kProgress[] = "progress";
 constexpr char kRankLost[] = "rank_lost";
 
-// Why a group comes to be in `to`. A group falls back to forming because a rank
-// is gone, but for one that has just loaded.
-const char* ReasonOfMove(const std::string& to, bool lost) {
+// Why a group went from one state to the other. One that falls back has lost a
+// rank, which may be seen only when its successor already loads; but a rank
+// that has just loaded goes back to forming, unless it is `gone`.
+const char* ReasonOfMove(const std::string& from, const std::string& to,
+                         bool gone) {
   if (to == "draining") return "draining";
   if (to == "failed") return "failed";
-  return to == "forming" && lost ? kRankLost : kProgress;
+  if (to == "ready" || from == "forming") return kProgress;
+  if (from == "loading") return to == "forming" && gone ? kRankLost : kProgress;
+  return kRankLost;
 }
 
 std::string Key(const std::string& from, const std::string& to,
@@ -75,8 +79,8 @@ void GroupMetrics::AddTransitions(const std::string& group,
   for (const std::string from : kStates) {
     for (const std::string to : kStates) {
       if (from == to || from == "degraded" || to == "degraded") continue;
-      for (const bool lost : {false, true}) {
-        const char* const reason = ReasonOfMove(to, lost);
+      for (const bool gone : {false, true}) {
+        const char* const reason = ReasonOfMove(from, to, gone);
         prometheus::Counter*& counter = transitions_[Key(from, to, reason)];
         if (counter == nullptr)
           counter = &registry.AddCounter(kTransitions, {{"group", group},
@@ -89,8 +93,8 @@ void GroupMetrics::AddTransitions(const std::string& group,
 }
 
 void GroupMetrics::Move(const std::string& from, const std::string& to,
-                        bool lost) {
-  transitions_.at(Key(from, to, ReasonOfMove(to, lost)))->Increment();
+                        bool gone) {
+  transitions_.at(Key(from, to, ReasonOfMove(from, to, gone)))->Increment();
 }
 
 void GroupMetrics::OnSeen(const WorkerGroup::View& view) {
@@ -102,11 +106,10 @@ void GroupMetrics::OnSeen(const WorkerGroup::View& view) {
   // in between.
   if (seen_state_ == "ready" && view.state == "ready" &&
       view.epoch != seen_epoch_) {
-    Move("ready", "forming", /*lost=*/true);
+    Move("ready", "forming", /*gone=*/true);
     seen_state_ = "forming";
   }
-  if (view.state != seen_state_)
-    Move(seen_state_, view.state, !whole || seen_state_ != "loading");
+  if (view.state != seen_state_) Move(seen_state_, view.state, !whole);
   seen_state_ = view.state;
   for (const auto& [state, gauge] : states_)
     gauge->Set(state == view.state ? 1 : 0);

@@ -30,7 +30,7 @@ class GroupMetrics final : public WorkerGroup::Observer {
 
  private:
   void AddTransitions(const std::string& group, MetricRegistry& registry);
-  void Move(const std::string& from, const std::string& to, bool lost);
+  void Move(const std::string& from, const std::string& to, bool gone);
 
   const std::function<double()> wall_seconds_;
   WorkerCalls& calls_;

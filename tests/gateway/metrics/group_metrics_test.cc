@@ -82,6 +82,20 @@ TEST_F(GroupMetricsTest, ARankThatIsGoneIsALoss) {
   EXPECT_EQ(Value("phalanx_group_workers_expected{group=\"0\"}"), 2);
 }
 
+TEST_F(GroupMetricsTest, ALossIsSeenEvenWhereItsSuccessorLoadsAlready) {
+  See("ready");
+  See("loading");
+
+  EXPECT_EQ(Value(Transition("ready", "loading", "rank_lost")), 1);
+}
+
+TEST_F(GroupMetricsTest, ARankThatGoesWhileItLoadsIsALoss) {
+  See("loading");
+  See("forming", 1, 0, /*gone=*/1);
+
+  EXPECT_EQ(Value(Transition("loading", "forming", "rank_lost")), 1);
+}
+
 TEST_F(GroupMetricsTest, ALossBetweenTwoLooksIsSeenByTheEpoch) {
   See("ready", 1);
   See("ready", 2);
