@@ -22,11 +22,11 @@ absl::Status CancelledBy(const char* reason, const char* who) {
                        absl::StrCat("cancelled: ", who));
 }
 
-// A client's own clock runs out before ours learns of it, and gRPC rounds the
-// timeout that it sends, up to a hundredth: an end this near to the deadline is
-// the deadline's.
+// A client's own clock runs out before ours learns of it, by the time that its
+// call took to get here and what gRPC rounds the timeout up by, a hundredth: an
+// end this near to the deadline is the deadline's.
 bool IsDue(double elapsed_seconds, double timeout_seconds) {
-  return elapsed_seconds >= 0.99 * timeout_seconds - 0.05;
+  return elapsed_seconds >= 0.99 * timeout_seconds - 0.25;
 }
 
 }  // namespace
