@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
@@ -19,6 +20,10 @@ std::vector<LogField>& Context() {
   static auto& context = *new std::vector<LogField>;
   return context;
 }
+
+std::atomic<int64_t> info_lines{0};
+std::atomic<int64_t> warning_lines{0};
+std::atomic<int64_t> error_lines{0};
 
 std::string Timestamp() {
   const auto now = std::chrono::system_clock::now();
@@ -90,15 +95,24 @@ void SetLogContext(LogFields fields) { Context() = fields; }
 
 void LogInfo(absl::string_view module, absl::string_view event,
              LogFields fields) {
+  info_lines.fetch_add(1, std::memory_order_relaxed);
   Write("INFO", module, event, fields);
 }
 void LogWarning(absl::string_view module, absl::string_view event,
                 LogFields fields) {
+  warning_lines.fetch_add(1, std::memory_order_relaxed);
   Write("WARNING", module, event, fields);
 }
 void LogError(absl::string_view module, absl::string_view event,
               LogFields fields) {
+  error_lines.fetch_add(1, std::memory_order_relaxed);
   Write("ERROR", module, event, fields);
+}
+
+LogLineCounts CountedLogLines() {
+  return {.info = info_lines.load(),
+          .warning = warning_lines.load(),
+          .error = error_lines.load()};
 }
 
 }  // namespace phalanx

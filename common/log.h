@@ -62,6 +62,14 @@ void LogWarning(absl::string_view module, absl::string_view event,
 void LogError(absl::string_view module, absl::string_view event,
               LogFields fields = {});
 
+// Lines of this process so far, for metrics. Any thread.
+struct LogLineCounts {
+  int64_t info = 0;
+  int64_t warning = 0;
+  int64_t error = 0;
+};
+LogLineCounts CountedLogLines();
+
 }  // namespace phalanx
 
 #endif  // PHALANX_COMMON_LOG_H_

@@ -10,13 +10,16 @@ BUILD=(
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc
   libprotobuf-dev libabsl-dev libc-ares-dev libre2-dev libssl-dev zlib1g-dev
   nlohmann-json3-dev libicu-dev libpcre2-dev libedit-dev libcli11-dev
+  prometheus-cpp-dev libcivetweb-dev
   libgtest-dev libgmock-dev
 )
-# The tests also unpack a vocabulary, drive the service from Python, type into
-# both shells that have completions, hold the sources against clang-format, fuzz
-# the parsers, which only clang can, and run CUDA kernels with a fiber a thread.
-TESTS=(xz-utils procps python3 python3-grpcio python3-protobuf grpc-proto zsh
-       clang libclang-rt-14-dev clang-format libboost-context1.81-dev)
+# The tests also unpack a vocabulary, drive the service from Python, hold its
+# metrics against promtool, type into both shells that have completions, hold
+# the sources against clang-format, fuzz the parsers, which only clang can, and
+# run CUDA kernels with a fiber a thread.
+TESTS=(xz-utils procps prometheus python3 python3-grpcio python3-protobuf
+       grpc-proto zsh clang libclang-rt-14-dev clang-format
+       libboost-context1.81-dev)
 
 case "${1:-}" in
   "") packages=("${BUILD[@]}") ;;

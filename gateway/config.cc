@@ -41,6 +41,10 @@ int ParseGatewayFlags(int argc, char** argv, GatewayConfig& config) {
   app.add_option("--admin-address", config.admin_address,
                  "Where operators come")
       ->capture_default_str();
+  app.add_option("--metrics-listen", config.metrics_listen,
+                 "Where to serve /metrics, /healthz and /readyz by HTTP: "
+                 "HOST:PORT, port 0 takes a free one; off")
+      ->capture_default_str();
   app.add_option("--workers", config.workers,
                  "Addresses of ranks 0, 1, ..., comma-separated; must be "
                  "given")
@@ -61,6 +65,9 @@ int ParseGatewayFlags(int argc, char** argv, GatewayConfig& config) {
     if (config.workers.empty()) throw CLI::RequiredError("--workers");
     CheckBind("--address", config.address, config.insecure_bind);
     CheckBind("--admin-address", config.admin_address, config.insecure_bind);
+    if (config.metrics_listen != "off")
+      CheckBind("--metrics-listen", config.metrics_listen,
+                config.insecure_bind);
   } catch (const CLI::ParseError& error) {
     return app.exit(error);
   }

@@ -14,6 +14,7 @@ struct GatewayConfig {
   std::string model_name;  // Empty: the folder's name.
   std::string address = "127.0.0.1:0";
   std::string admin_address = "127.0.0.1:0";
+  std::string metrics_listen = "127.0.0.1:0";  // "off": nowhere.
   std::vector<std::string> workers;  // workers[r]: where rank r listens.
   int64_t max_requests = 1024;
   std::optional<uint64_t> seed;  // Of requests that bring none; else drawn.

@@ -13,6 +13,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -27,6 +28,7 @@
 #include "gateway/api/admin_service.h"
 #include "gateway/api/inference_service.h"
 #include "gateway/config.h"
+#include "gateway/metrics/gateway_metrics.h"
 #include "gateway/router/worker_group.h"
 
 namespace phalanx {
@@ -34,6 +36,7 @@ namespace {
 
 constexpr int kMaxReceiveBytes = 32 << 20;
 constexpr std::chrono::seconds kShutdownGrace{2};
+constexpr char kGroup[] = "0";  // The only one.
 
 // The texts of the model's folder; both may be absent.
 struct Texts {
@@ -78,10 +81,11 @@ void SetLimits(grpc::ServerBuilder& builder) {
 
 // A server for `services` at `address`, which gets the port that was taken.
 absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(
-    const char* flag, std::string& address,
+    const char* flag, std::string& address, GatewayMetrics& metrics,
     std::initializer_list<grpc::Service*> services) {
   grpc::ServerBuilder builder;
   SetLimits(builder);
+  metrics.Watch(builder);
   int port = 0;
   builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
   for (grpc::Service* service : services) builder.RegisterService(service);
@@ -135,20 +139,29 @@ absl::Status Serve(GatewayConfig& config, absl::Notification& stop) {
   Admission admission(config.max_requests);
   ActiveRequests active;
   Health health;
+  GatewayMetrics metrics(texts.model.name, kGroup,
+                         static_cast<int>(config.workers.size()), admission,
+                         clock);
   WorkerGroup group(
-      "0", config.workers, [&](bool ready) { health.SetReady(ready); },
-      texts.tokenizer == nullptr ? 0 : texts.tokenizer->vocab_size());
+      kGroup, config.workers, [&](bool ready) { health.SetReady(ready); },
+      texts.tokenizer == nullptr ? 0 : texts.tokenizer->vocab_size(),
+      &metrics.group());
+  RETURN_IF_ERROR(metrics.Serve(config.metrics_listen, group));
+  const absl::Cleanup stop_metrics = [&] { metrics.Stop(); };
   InferenceService inference(texts.model, admission, active, group, clock,
-                             config.seed);
-  AdminService admin(texts.model.name, admission, group, clock);
+                             config.seed, &metrics.requests());
+  AdminService admin(texts.model.name, admission, group, clock,
+                     metrics.address());
   ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server,
-                   Listen("--address", config.address, {&inference}));
-  ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> admin_server,
-                   Listen("--admin-address", config.admin_address, {&admin}));
+                   Listen("--address", config.address, metrics, {&inference}));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<grpc::Server> admin_server,
+      Listen("--admin-address", config.admin_address, metrics, {&admin}));
   health.Attach(server.get());
   LogInfo("gateway", "listening",
           {{"address", config.address},
            {"admin", config.admin_address},
+           {"metrics", metrics.address()},
            {"model", texts.model.name}});
   stop.WaitForNotification();
 

@@ -43,6 +43,9 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"worker/group", {"proto", "worker/collective"}},
     {"worker/server",
      {"proto", "worker/engine", "worker/experts", "worker/scheduler"}},
+    {"worker/metrics",
+     {"kernels", "worker/collective", "worker/engine", "worker/experts",
+      "worker/scheduler"}},
     // Capacity, flags and the loop between group and engine.
     {"worker", {"proto", "kernels", "worker/*"}},
     // The only file that names a concrete backend.
@@ -56,6 +59,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"gateway/api",
      {"proto", "gateway/admission", "gateway/chat", "gateway/router",
       "gateway/tokenizer"}},
+    {"gateway/metrics", {"gateway/admission", "gateway/api", "gateway/router"}},
     {"gateway/cli", {"proto", "gateway/tokenizer"}},
     {"gateway", {"proto", "gateway/*"}},
 

@@ -21,6 +21,10 @@ void AddIdentity(CLI::App& app, WorkerConfig& config) {
                  "Where to serve gRPC: HOST:PORT or unix:PATH")
       ->capture_default_str();
   app.add_option("--leader", config.leader, "Where rank 0 listens");
+  app.add_option("--metrics-listen", config.metrics_listen,
+                 "Where to serve /metrics, /healthz and /readyz by HTTP: "
+                 "HOST:PORT, port 0 takes a free one; off")
+      ->capture_default_str();
   app.add_option("--epoch-floor", config.epoch_floor,
                  "The first epoch is above this");
 }

@@ -33,6 +33,7 @@
 #include "worker/cpu_share.h"
 #include "worker/group/rank_service.h"
 #include "worker/loaded_rank.h"
+#include "worker/metrics/rank_metrics.h"
 #include "worker/plan_command.h"
 #include "worker/rank_plan.h"
 #include "worker/serve_rank.h"
@@ -49,8 +50,8 @@ constexpr double kMeetSeconds = 10;
 // Processes of this host, through shared memory; a group of one needs none.
 class HostCollectives final : public CollectiveFactory {
  public:
-  HostCollectives(int rank, int size, bool spin)
-      : rank_(rank), size_(size), spin_(spin) {}
+  HostCollectives(int rank, int size, bool spin, RankMetrics& metrics)
+      : rank_(rank), size_(size), spin_(spin), metrics_(metrics) {}
 
   // The slots of one rank in the shared segment.
   static int64_t BytesPerRank(int size) {
@@ -70,13 +71,15 @@ class HostCollectives final : public CollectiveFactory {
     config.epoch = epoch;
     config.spin = spin_;
     config.timeout_seconds = kMeetSeconds;
-    return JoinShmGroup(config);
+    ASSIGN_OR_RETURN(std::unique_ptr<Collective> joined, JoinShmGroup(config));
+    return metrics_.Watch(std::move(joined));
   }
 
  private:
   const int rank_;
   const int size_;
   const bool spin_;
+  RankMetrics& metrics_;
 };
 
 // What a rank knows before it has a server: who it is.
@@ -88,6 +91,7 @@ struct Prepared {
   std::unique_ptr<Backend> backend;
   RankPlan plan;
   RankIdentity identity;
+  int64_t program_bytes = 0;  // Of files in memory before the checkpoint's.
 };
 
 // Sizes this rank's pools, and says where its experts live and why.
@@ -129,6 +133,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
 
 absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
   Prepared p;
+  p.program_bytes = ReadProcessMemory().file;
   ASSIGN_OR_RETURN(p.config, LoadModelConfig(flags.model_dir));
   ASSIGN_OR_RETURN(p.generation, LoadGenerationConfig(flags.model_dir));
   ASSIGN_OR_RETURN(p.checkpoint, Checkpoint::Open(flags.model_dir));
@@ -150,16 +155,32 @@ absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
   return p;
 }
 
-// Serves `services` at `listen`; the address with the port that was taken.
+RankMetricsConfig MetricsOf(const Prepared& p, const WorkerConfig& flags) {
+  return {.rank = flags.rank,
+          .transport = "shm",
+          .device = {.name = flags.device,
+                     .capacity_bytes = HostMemoryBytes(),
+                     .free_bytes = AvailableMemoryBytes,
+                     .budget_bytes = p.plan.memory.budget_bytes,
+                     .program_bytes = p.program_bytes},
+          .comm_bytes = HostCollectives::BytesPerRank(flags.tp_size),
+          .limits = p.plan.limits};
+}
+
+// Serves `services` at `listen`, and the metrics where the flags say; the
+// address with the port that was taken.
 absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(
-    const std::string& listen, std::vector<grpc::Service*> services,
-    std::string& address) {
+    const WorkerConfig& flags, std::vector<grpc::Service*> services,
+    RankMetrics& metrics, std::string& address) {
+  RETURN_IF_ERROR(metrics.Serve(flags.metrics_listen));
+  const std::string& listen = flags.listen;
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(32 << 20);
   builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
   for (grpc::Service* service : services) builder.RegisterService(service);
+  metrics.Watch(builder);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0)
     return absl::UnavailableError(absl::StrCat(
@@ -168,6 +189,8 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(
   address = absl::StartsWith(listen, "unix:")
                 ? listen
                 : absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
+  LogInfo("worker", "listening",
+          {{"address", address}, {"metrics", metrics.address()}});
   return server;
 }
 
@@ -268,10 +291,18 @@ void ShowLoading(const LoadProgress& now, double seconds, int threads,
            {"threads", threads}});
 }
 
-// Loads this rank, and tells the service what it then holds.
+// Who hears of a rank's loading, and what may end it.
+struct LoadSurroundings {
+  StatusBoard& board;
+  WorkerService& service;
+  RankMetrics& metrics;
+  const std::atomic<bool>& stop;
+};
+
+// Loads this rank, and tells service and metrics what it then holds.
 absl::StatusOr<std::unique_ptr<LoadedRank>> Load(
-    Prepared& p, const WorkerConfig& flags, const std::atomic<bool>& stop,
-    StatusBoard& board, WorkerService& service, v1::WorkerStatus facts) {
+    Prepared& p, const WorkerConfig& flags, v1::WorkerStatus facts,
+    const LoadSurroundings& around) {
   const MonotonicClock clock;
   double started = 0;
   LoadRequest request = {.checkpoint = *std::move(p.checkpoint),
@@ -283,17 +314,22 @@ absl::StatusOr<std::unique_ptr<LoadedRank>> Load(
                                if (now.done_bytes == 0)
                                  started = clock.now_seconds();
                                ShowLoading(now, clock.now_seconds() - started,
-                                           p.cpus.threads, board);
+                                           p.cpus.threads, around.board);
                              },
-                         .stop = &stop};
+                         .stop = &around.stop,
+                         .observer = &around.metrics.steps()};
   p.checkpoint.reset();
   ASSIGN_OR_RETURN(
       std::unique_ptr<LoadedRank> rank,
       LoadedRank::Create(std::move(request), p.config, p.plan, *p.backend));
   AddMemory(p, *rank, facts);
-  service.Describe(facts);
-  if (const ExpertCache* cache = rank->expert_cache())
-    service.ShowExperts([cache] { return cache->counters(); });
+  facts.set_metrics_address(around.metrics.address());
+  around.service.Describe(facts);
+  around.metrics.memory().SetBank(rank->bank_bytes());
+  if (const ExpertCache* cache = rank->expert_cache()) {
+    around.service.ShowExperts([cache] { return cache->counters(); });
+    around.metrics.experts().SetSource([cache] { return cache->counters(); });
+  }
   return rank;
 }
 
@@ -325,6 +361,7 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
                          Stopper& stopper) {
   MonotonicClock clock;
   StatusBoard board;
+  RankMetrics metrics(MetricsOf(p, flags), board, *p.backend);
   Inbox inbox;
   Membership membership(p.identity);
   RankService rank_service(&membership, nullptr);
@@ -332,13 +369,12 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
   const v1::WorkerStatus facts = Facts(p, flags);
   worker_service.Describe(facts);
   ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server,
-                   Listen(flags.listen, {&rank_service, &worker_service},
+                   Listen(flags, {&rank_service, &worker_service}, metrics,
                           p.identity.address));
-  LogInfo("worker", "listening", {{"address", p.identity.address}});
   ASSIGN_OR_RETURN(
       const std::unique_ptr<LoadedRank> rank,
-      Load(p, flags, stopper.stop(), board, worker_service, facts));
-  HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin);
+      Load(p, flags, facts, {board, worker_service, metrics, stopper.stop()}));
+  HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin, metrics);
   GroupLeader leader(
       p.identity, membership, factory,
       [](const std::string& address)
@@ -346,7 +382,8 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
         return RankStub(address);
       },
       flags.epoch_floor);
-  Engine engine(p.plan.limits, rank->runner(), inbox, board, clock);
+  Engine engine(p.plan.limits, rank->runner(), inbox, board, clock,
+                &metrics.steps());
   stopper.Set([&] {
     engine.Stop();
     membership.Stop();
@@ -355,26 +392,27 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
       ServeLeader(leader, membership, engine, board, stopper.stop());
   stopper.Set(nullptr);
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  metrics.Stop();  // They read what goes now.
   return status;
 }
 
 absl::Status RunFollower(Prepared& p, const WorkerConfig& flags,
                          Stopper& stopper) {
   StatusBoard board;
+  RankMetrics metrics(MetricsOf(p, flags), board, *p.backend);
   FormationInbox inbox;
   RankService rank_service(nullptr, &inbox);
   WorkerService worker_service(nullptr, board);
   const v1::WorkerStatus facts = Facts(p, flags);
   worker_service.Describe(facts);
   ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server,
-                   Listen(flags.listen, {&rank_service, &worker_service},
+                   Listen(flags, {&rank_service, &worker_service}, metrics,
                           p.identity.address));
-  LogInfo("worker", "listening", {{"address", p.identity.address}});
   ASSIGN_OR_RETURN(
       const std::unique_ptr<LoadedRank> rank,
-      Load(p, flags, stopper.stop(), board, worker_service, facts));
-  HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin);
-  Follower follower(rank->runner(), board);
+      Load(p, flags, facts, {board, worker_service, metrics, stopper.stop()}));
+  HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin, metrics);
+  Follower follower(rank->runner(), board, &metrics.steps());
   const std::unique_ptr<v1::Rank::StubInterface> leader =
       RankStub(flags.leader);
   stopper.Set(
@@ -383,6 +421,7 @@ absl::Status RunFollower(Prepared& p, const WorkerConfig& flags,
                                             follower, board, stopper.stop());
   stopper.Set(nullptr);
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  metrics.Stop();  // They read what goes now.
   return status;
 }
 

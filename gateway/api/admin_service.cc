@@ -19,6 +19,7 @@ grpc::ServerUnaryReactor* AdminService::GetStatus(
   response->set_requests_running(admission_.held());
   response->set_requests_limit(admission_.limit());
   response->set_uptime_seconds(clock_.now_seconds() - started_seconds_);
+  response->set_metrics_address(metrics_address_);
   v1::GroupStatus* group = response->add_groups();
   group->set_name(group_.name());
   group->set_state(view->state);

@@ -16,10 +16,12 @@ namespace phalanx {
 // it outlives; methods run on gRPC's threads.
 class AdminService final : public v1::Admin::CallbackService {
  public:
-  // All are lent and outlive this.
+  // All are lent and outlive this. `metrics_address`: where they are served.
   AdminService(std::string model, const Admission& admission,
-               const WorkerGroup& group, const Clock& clock)
+               const WorkerGroup& group, const Clock& clock,
+               std::string metrics_address)
       : model_(std::move(model)),
+        metrics_address_(std::move(metrics_address)),
         admission_(admission),
         group_(group),
         clock_(clock),
@@ -31,6 +33,7 @@ class AdminService final : public v1::Admin::CallbackService {
 
  private:
   const std::string model_;
+  const std::string metrics_address_;
   const Admission& admission_;
   const WorkerGroup& group_;
   const Clock& clock_;

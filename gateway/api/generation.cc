@@ -22,41 +22,34 @@ absl::Status CancelledBy(const char* reason, const char* who) {
                        absl::StrCat("cancelled: ", who));
 }
 
-// The outcome label of the finished line, as the metrics spell it.
-const char* OutcomeOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kCancelled:
-      return "cancelled";
-    case absl::StatusCode::kDeadlineExceeded:
-      return "deadline";
-    case absl::StatusCode::kUnavailable:
-      return ReasonOf(status).word == "GROUP_LOST" ? "group_lost" : "rejected";
-    case absl::StatusCode::kInvalidArgument:
-    case absl::StatusCode::kResourceExhausted:
-    case absl::StatusCode::kAlreadyExists:
-      return "rejected";
-    default:
-      return "error";
-  }
+// A client's own clock runs out before ours learns of it, by the time that its
+// call took to get here and what gRPC rounds the timeout up by, a hundredth: an
+// end this near to the deadline is the deadline's.
+bool IsDue(double elapsed_seconds, double timeout_seconds) {
+  return elapsed_seconds >= 0.99 * timeout_seconds - 0.25;
 }
 
 }  // namespace
 
 Generation::Generation(const Shared& shared, PreparedRequest request,
-                       Ticket ticket, double arrived_seconds)
+                       Ticket ticket, const Arrival& arrival)
     : place_(shared.live),
       shared_(shared),
       request_(std::move(request)),
-      arrived_seconds_(arrived_seconds),
+      arrival_(arrival),
       worker_(*this),
       text_(request_, shared.tokenizer),
-      ticket_(std::move(ticket)) {}
+      ticket_(std::move(ticket)),
+      tally_(shared.observer, shared.clock,
+             {.priority = request_.worker.priority(),
+              .arrived_seconds = arrival.seconds},
+             request_.worker.prompt_ids_size()) {}
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* Generation::Begin(
     const Shared& shared, PreparedRequest request, Ticket ticket,
-    double arrived_seconds) {
-  auto generation = std::make_shared<Generation>(
-      shared, std::move(request), std::move(ticket), arrived_seconds);
+    const Arrival& arrival) {
+  auto generation = std::make_shared<Generation>(shared, std::move(request),
+                                                 std::move(ticket), arrival);
   generation->Start();
   return generation.get();
 }
@@ -73,6 +66,7 @@ void Generation::Start() {
         shared_.active.Add(request_.request_id, request_.tag, weak_from_this());
     run = registered_ = entered.ok();
     if (run) {
+      tally_.Begin();
       EnqueueAccepted();
       worker_started_ = true;
       ++calls_open_;
@@ -102,7 +96,10 @@ void Generation::EnqueueAccepted() {
 void Generation::Enqueue(v1::GenerateEvent event) {
   event.set_request_id(request_.request_id);
   event.set_seq(++seq_);
-  queue_.push_back(Serialize(event));
+  queue_.push_back({.bytes = Serialize(event),
+                    .delta = event.has_delta(),
+                    .tokens = tally_.tokens()});
+  tally_.Buffered(static_cast<int64_t>(queue_.back().bytes.Length()));
 }
 
 bool Generation::OnWorkerEvent(const v1::WorkerGenerateEvent& event) {
@@ -113,14 +110,12 @@ bool Generation::OnWorkerEvent(const v1::WorkerGenerateEvent& event) {
   const bool stopped = text_.matched_stop().has_value();
   {
     MutexLock lock(mutex_);
-    if (event.has_queue_seconds()) {
-      queue_seconds_ = event.queue_seconds();
-      cached_tokens_ = event.cached_tokens();
-    }
-    if (!end_.has_value()) {
-      completion_tokens_ = text_.tokens();
-      if (first_token_seconds_ == 0 && event.tokens_size() > 0)
-        first_token_seconds_ = shared_.clock.now_seconds() - arrived_seconds_;
+    if (end_.has_value()) {
+      tally_.Late(event.tokens_size());
+    } else {
+      if (event.has_queue_seconds())
+        tally_.Admitted(event.queue_seconds(), event.cached_tokens());
+      tally_.Tokens(text_.tokens(), text_.reasoning_tokens());
       for (v1::Delta& delta : deltas) {
         v1::GenerateEvent out;
         *out.mutable_delta() = std::move(delta);
@@ -133,6 +128,7 @@ bool Generation::OnWorkerEvent(const v1::WorkerGenerateEvent& event) {
     if (!read_on) {
       worker_.Pause();
       worker_paused_ = true;
+      tally_.Paused();
     }
   }
   Act(action);
@@ -150,30 +146,30 @@ void Generation::EnqueueEnd(const v1::WorkerGenerateEvent& event) {
   v1::GenerateEvent out;
   v1::Finished& finished = *out.mutable_finished();
   if (text_.matched_stop().has_value()) {
-    outcome_ = "stop_string";
+    outcome_ = RequestOutcome::kStopString;
     finished.set_reason(v1::FINISH_REASON_STOP_STRING);
     finished.set_matched_stop_string(*text_.matched_stop());
   } else if (event.finished().reason() == v1::WorkerFinished::STOP) {
-    outcome_ = "stop";
+    outcome_ = RequestOutcome::kStop;
     finished.set_reason(v1::FINISH_REASON_STOP);
     finished.set_matched_stop_id(event.finished().stop_id());
   } else {
-    outcome_ = "length";
+    outcome_ = RequestOutcome::kLength;
     finished.set_reason(v1::FINISH_REASON_LENGTH);
   }
   Enqueue(std::move(out));
 
-  const double total = shared_.clock.now_seconds() - arrived_seconds_;
-  const double decode = total - first_token_seconds_;
+  const double total = tally_.total_seconds();
+  const double decode = total - tally_.first_token_seconds();
   const int64_t tokens = text_.tokens();
   v1::GenerateEvent last;
   v1::Summary& summary = *last.mutable_summary();
   summary.set_prompt_tokens(request_.worker.prompt_ids_size());
-  summary.set_cached_tokens(cached_tokens_);
+  summary.set_cached_tokens(tally_.cached_tokens());
   summary.set_completion_tokens(tokens);
   summary.set_reasoning_tokens(text_.reasoning_tokens());
-  summary.set_queue_seconds(queue_seconds_);
-  summary.set_time_to_first_token_seconds(first_token_seconds_);
+  summary.set_queue_seconds(tally_.queue_seconds());
+  summary.set_time_to_first_token_seconds(tally_.first_token_seconds());
   summary.set_decode_seconds(decode);
   summary.set_total_seconds(total);
   summary.set_tokens_per_second(
@@ -204,6 +200,7 @@ void Generation::OnWorkerEnd(const absl::Status& status) {
   Action action;
   {
     MutexLock lock(mutex_);
+    tally_.WorkerEnded(status.code());
     if (!end_.has_value()) {
       End(status.ok() ? ReasonedError(absl::StatusCode::kInternal, "BUG",
                                       "the worker ended without a finish")
@@ -224,9 +221,12 @@ void Generation::OnWriteDone(bool ok) {
   {
     MutexLock lock(mutex_);
     writing_ = false;
-    if (!ok) queue_.clear();
+    if (!ok) ClearQueue();
     resume = worker_paused_ && queue_.size() < kMaxQueued / 2;
-    if (resume) worker_paused_ = false;
+    if (resume) {
+      worker_paused_ = false;
+      tally_.Resumed();
+    }
     action = Next();
   }
   if (resume) worker_.Resume();
@@ -234,7 +234,32 @@ void Generation::OnWriteDone(bool ok) {
 }
 
 void Generation::OnCancel() {
-  EndEarly(CancelledBy("DISCONNECTED", "the client went away"));
+  absl::Status gone;
+  {
+    MutexLock lock(mutex_);
+    gone = GoneError();
+  }
+  EndEarly(std::move(gone));
+}
+
+// gRPC does not say which: the client left, or its deadline passed.
+absl::Status Generation::GoneError() {
+  if (!IsDue(tally_.total_seconds(), arrival_.timeout_seconds))
+    return CancelledBy("DISCONNECTED", "the client went away");
+  const char* const where = !tally_.admitted()     ? "IN_QUEUE"
+                            : tally_.tokens() == 0 ? "IN_PREFILL"
+                                                   : "IN_DECODE";
+  return ReasonedError(
+      absl::StatusCode::kDeadlineExceeded, where,
+      absl::StrCat("the deadline of ", arrival_.timeout_seconds,
+                   " s passed after ", tally_.tokens(), " tokens"),
+      {{"tokens_done", absl::StrCat(tally_.tokens())}});
+}
+
+void Generation::ClearQueue() {
+  for (const Queued& queued : queue_)
+    tally_.Buffered(-static_cast<int64_t>(queued.bytes.Length()));
+  queue_.clear();
 }
 
 bool Generation::CancelByClient() {
@@ -249,10 +274,12 @@ bool Generation::EndEarly(absl::Status status) {
   {
     MutexLock lock(mutex_);
     if (end_.has_value()) return false;
-    End(std::move(status));
-    queue_.clear();
-    cancel = worker_started_;
+    tally_.Dropped();
     resume = std::exchange(worker_paused_, false);
+    if (resume) tally_.Resumed();
+    End(std::move(status));
+    ClearQueue();
+    cancel = worker_started_;
     action = Next();
   }
   if (cancel) worker_.Cancel();
@@ -264,6 +291,7 @@ bool Generation::EndEarly(absl::Status status) {
 void Generation::End(absl::Status status) {
   if (!status.ok()) outcome_ = OutcomeOf(status);
   end_ = std::move(status);
+  tally_.End(outcome_, *end_);
   LogEnd();
 }
 
@@ -271,14 +299,14 @@ void Generation::LogEnd() {
   const Reason reason = ReasonOf(*end_);
   LogInfo("gateway", "request finished",
           {{"request_id", request_.request_id},
-           {"outcome", outcome_},
+           {"outcome", OutcomeName(outcome_)},
            {"code", absl::StatusCodeToString(end_->code())},
            {"reason", reason.word},
            {"prompt_tokens", request_.worker.prompt_ids_size()},
-           {"completion_tokens", completion_tokens_},
-           {"queue_seconds", queue_seconds_},
-           {"ttft_seconds", first_token_seconds_},
-           {"total_seconds", shared_.clock.now_seconds() - arrived_seconds_},
+           {"completion_tokens", tally_.tokens()},
+           {"queue_seconds", tally_.queue_seconds()},
+           {"ttft_seconds", tally_.first_token_seconds()},
+           {"total_seconds", tally_.total_seconds()},
            {"group", shared_.group.name()},
            {"epoch", request_.worker.epoch()}});
 }
@@ -286,7 +314,10 @@ void Generation::LogEnd() {
 Generation::Action Generation::Next() {
   if (writing_ || finish_sent_) return Action::kNone;
   if (!queue_.empty()) {
-    in_flight_ = std::move(queue_.front());
+    Queued& next = queue_.front();
+    tally_.Buffered(-static_cast<int64_t>(next.bytes.Length()));
+    if (next.delta) tally_.Written(next.tokens);
+    in_flight_ = std::move(next.bytes);
     queue_.pop_front();
     writing_ = true;
     return Action::kWrite;

@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,7 +16,10 @@
 #include "gateway/admission/admission.h"
 #include "gateway/api/active_requests.h"
 #include "gateway/api/live_streams.h"
+#include "gateway/api/outcome.h"
 #include "gateway/api/prepare.h"
+#include "gateway/api/request_observer.h"
+#include "gateway/api/stream_tally.h"
 #include "gateway/api/text_pipeline.h"
 #include "gateway/router/worker_group.h"
 #include "gateway/router/worker_stream.h"
@@ -48,17 +52,25 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     const Tokenizer* tokenizer;
     const Clock& clock;
     LiveStreams& live;
+    RequestObserver& observer;
   };
 
-  // Use Begin. `arrived_seconds`: when the request came, by shared.clock.
+  // When a request came, by shared.clock, and how long its client waits;
+  // infinite where it set no deadline.
+  struct Arrival {
+    double seconds = 0;
+    double timeout_seconds = std::numeric_limits<double>::infinity();
+  };
+
+  // Use Begin.
   Generation(const Shared& shared, PreparedRequest request, Ticket ticket,
-             double arrived_seconds);
+             const Arrival& arrival);
 
   // Enters the registry, sends Accepted and starts the worker's stream; on a
   // refusal the stream ends with it. The result is what the service returns.
   static grpc::ServerWriteReactor<grpc::ByteBuffer>* Begin(
       const Shared& shared, PreparedRequest request, Ticket ticket,
-      double arrived_seconds);
+      const Arrival& arrival);
 
   bool CancelByClient() override;
 
@@ -75,6 +87,13 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   enum class Action { kNone, kWrite, kFinish };
 
+  // What waits for the client.
+  struct Queued {
+    grpc::ByteBuffer bytes;
+    bool delta = false;
+    int64_t tokens = 0;  // That came so far.
+  };
+
   void Enqueue(v1::GenerateEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EnqueueAccepted() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EnqueueEnd(const v1::WorkerGenerateEvent& event)
@@ -83,6 +102,8 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   bool EndEarly(absl::Status status);
   void LogEnd() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status LostError(const absl::Status& status) const;
+  absl::Status GoneError() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ClearQueue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Action Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Act(Action action);
   void Leave();
@@ -91,16 +112,16 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   const LiveStreams::Place place_;
   const Shared shared_;
   const PreparedRequest request_;
-  const double arrived_seconds_;
+  const Arrival arrival_;
   WorkerStream worker_;
   TextPipeline text_;  // The worker's callbacks', one at a time.
 
   Mutex mutex_;
   Ticket ticket_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<Generation> self_ ABSL_GUARDED_BY(mutex_);
-  std::deque<grpc::ByteBuffer> queue_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Queued> queue_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);
-  std::string outcome_ ABSL_GUARDED_BY(mutex_);
+  RequestOutcome outcome_ ABSL_GUARDED_BY(mutex_) = RequestOutcome::kError;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finish_sent_ ABSL_GUARDED_BY(mutex_) = false;
   bool worker_started_ ABSL_GUARDED_BY(mutex_) = false;
@@ -108,10 +129,7 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   bool registered_ ABSL_GUARDED_BY(mutex_) = false;
   int calls_open_ ABSL_GUARDED_BY(mutex_) = 1;
   uint64_t seq_ ABSL_GUARDED_BY(mutex_) = 0;
-  double queue_seconds_ ABSL_GUARDED_BY(mutex_) = 0;
-  double first_token_seconds_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t cached_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
-  int64_t completion_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
+  StreamTally tally_ ABSL_GUARDED_BY(mutex_);
   // Touched only by whoever Next() told to act, so unguarded.
   grpc::ByteBuffer in_flight_;
   grpc::Status finish_;

@@ -1,5 +1,7 @@
 #include "gateway/api/inference_service.h"
 
+#include <chrono>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,6 +42,15 @@ absl::StatusOr<Request> Parse(const grpc::ByteBuffer& bytes) {
   return request;
 }
 
+// Infinite where no deadline was set.
+double SecondsUntil(std::chrono::system_clock::time_point deadline) {
+  if (deadline == std::chrono::system_clock::time_point::max())
+    return std::numeric_limits<double>::infinity();
+  return std::chrono::duration<double>(deadline -
+                                       std::chrono::system_clock::now())
+      .count();
+}
+
 }  // namespace
 
 // SplitMix64 of the request's place in line. Source: Steele, Lea, Flood 2014,
@@ -55,8 +66,9 @@ void InferenceService::GiveSeed(Request& request) {
 
 template <typename Request>
 absl::StatusOr<PreparedRequest> InferenceService::Accept(
-    const grpc::ByteBuffer& bytes, Ticket& ticket) {
+    const grpc::ByteBuffer& bytes, Ticket& ticket, bool& model_known) {
   ASSIGN_OR_RETURN(Request request, Parse<Request>(bytes));
+  model_known = request.model().empty() || request.model() == text_.name;
   GiveSeed(request);
   ASSIGN_OR_RETURN(ticket, admission_.Enter());
   ASSIGN_OR_RETURN(const std::shared_ptr<const WorkerGroup::View> view,
@@ -66,13 +78,23 @@ absl::StatusOr<PreparedRequest> InferenceService::Accept(
 
 template <typename Request>
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Serve(
-    const grpc::ByteBuffer& bytes) {
-  const double arrived_seconds = clock_.now_seconds();
+    const grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes) {
+  const Generation::Arrival arrival = {
+      .seconds = clock_.now_seconds(),
+      .timeout_seconds = SecondsUntil(context.deadline())};
   Ticket ticket;
-  absl::StatusOr<PreparedRequest> prepared = Accept<Request>(bytes, ticket);
+  bool model_known = false;
+  absl::StatusOr<PreparedRequest> prepared =
+      Accept<Request>(bytes, ticket, model_known);
   if (!prepared.ok()) {
+    RequestEnd end;
+    end.model_known = model_known;
+    end.outcome = OutcomeOf(prepared.status());
+    end.status = prepared.status();
+    end.seconds = clock_.now_seconds() - arrival.seconds;
+    observer_.OnEnd(end);
     LogInfo("gateway", "request finished",
-            {{"outcome", "rejected"},
+            {{"outcome", OutcomeName(end.outcome)},
              {"code", absl::StatusCodeToString(prepared.status().code())},
              {"reason", ReasonOf(prepared.status()).word},
              {"message", prepared.status().message()}});
@@ -82,19 +104,19 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Serve(
                             .group = group_,
                             .tokenizer = text_.tokenizer,
                             .clock = clock_,
-                            .live = live_},
-                           *std::move(prepared), std::move(ticket),
-                           arrived_seconds);
+                            .live = live_,
+                            .observer = observer_},
+                           *std::move(prepared), std::move(ticket), arrival);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(
-    grpc::CallbackServerContext*, const grpc::ByteBuffer* bytes) {
-  return Serve<v1::GenerateRequest>(*bytes);
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes) {
+  return Serve<v1::GenerateRequest>(*context, *bytes);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Chat(
-    grpc::CallbackServerContext*, const grpc::ByteBuffer* bytes) {
-  return Serve<v1::ChatRequest>(*bytes);
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes) {
+  return Serve<v1::ChatRequest>(*context, *bytes);
 }
 
 grpc::ServerUnaryReactor* InferenceService::Cancel(

@@ -13,6 +13,7 @@
 #include "gateway/api/active_requests.h"
 #include "gateway/api/live_streams.h"
 #include "gateway/api/prepare.h"
+#include "gateway/api/request_observer.h"
 #include "gateway/router/worker_group.h"
 #include "inference.grpc.pb.h"
 
@@ -33,12 +34,15 @@ class InferenceService final
                       v1::Inference::Service>>>> {
  public:
   // All are lent and outlive this. `seed`: where the seeds of requests that
-  // bring none come from, in order of arrival; without it they are drawn.
+  // bring none come from, in order of arrival; without it they are drawn. A
+  // null observer: nobody looks.
   InferenceService(const ModelText& text, Admission& admission,
                    ActiveRequests& active, WorkerGroup& group,
                    const Clock& clock,
-                   std::optional<uint64_t> seed = std::nullopt)
+                   std::optional<uint64_t> seed = std::nullopt,
+                   RequestObserver* observer = nullptr)
       : seed_(seed),
+        observer_(observer != nullptr ? *observer : no_observer_),
         text_(text),
         admission_(admission),
         active_(active),
@@ -62,16 +66,20 @@ class InferenceService final
  private:
   template <typename Request>
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Serve(
+      const grpc::CallbackServerContext& context,
       const grpc::ByteBuffer& bytes);
+  // `model_known`: whether it asks for what is served.
   template <typename Request>
   absl::StatusOr<PreparedRequest> Accept(const grpc::ByteBuffer& bytes,
-                                         Ticket& ticket);
+                                         Ticket& ticket, bool& model_known);
 
   template <typename Request>
   void GiveSeed(Request& request);
 
   const std::optional<uint64_t> seed_;
   std::atomic<uint64_t> seeds_given_{0};
+  RequestObserver no_observer_;
+  RequestObserver& observer_;
   const ModelText& text_;
   Admission& admission_;
   ActiveRequests& active_;

@@ -84,6 +84,7 @@ absl::Status WriteRunFile(const RunFile& run) {
   const std::string fresh = absl::StrCat(path, ".", getpid());
   const nlohmann::json content = {{"address", run.address},
                                   {"admin_address", run.admin_address},
+                                  {"metrics_address", run.metrics_address},
                                   {"pid", run.pid}};
   std::ofstream out(fresh);
   out << content.dump() << "\n";
@@ -106,6 +107,7 @@ absl::StatusOr<RunFile> ReadRunFile() {
   try {
     content.at("address").get_to(run.address);
     content.at("admin_address").get_to(run.admin_address);
+    content.at("metrics_address").get_to(run.metrics_address);
     content.at("pid").get_to(run.pid);
   } catch (const nlohmann::json::exception&) {
     run = {};  // Absent, or not ours.

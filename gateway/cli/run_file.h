@@ -13,9 +13,10 @@
 namespace phalanx {
 
 struct RunFile {
-  std::string address;        // Of Inference.
-  std::string admin_address;  // Of Admin.
-  int64_t pid = 0;            // Of `phalanx serve` itself.
+  std::string address;          // Of Inference.
+  std::string admin_address;    // Of Admin.
+  int64_t pid = 0;              // Of `phalanx serve` itself.
+  std::string metrics_address;  // Of the gateway's /metrics; empty: none.
 };
 
 // A folder of this user alone (0700), made if absent: $XDG_RUNTIME_DIR/phalanx,

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -60,6 +61,7 @@ class ChildTalk {
     if (name == "gateway" && event == "listening") {
       address = Text(entry, "address");
       admin_address = Text(entry, "admin");
+      metrics_address = Text(entry, "metrics");
     }
   }
 
@@ -71,6 +73,7 @@ class ChildTalk {
 
   std::string address;
   std::string admin_address;
+  std::string metrics_address;
 
  private:
   using Entry = nlohmann::ordered_json;
@@ -102,6 +105,18 @@ class ChildTalk {
   ProgressBar& bar_;
   std::map<std::string, std::string> errors_;  // By child.
 };
+
+// Where child number `place` serves its metrics: the gateway is 0, rank r is
+// r + 1, at neighbouring ports where the flag names one.
+std::string MetricsListen(const ServeOptions& options, int place) {
+  const std::string& listen = options.metrics_listen;
+  const size_t colon = listen.rfind(':');
+  int port = 0;
+  if (colon == std::string::npos ||
+      !absl::SimpleAtoi(listen.substr(colon + 1), &port) || port == 0)
+    return listen;
+  return absl::StrCat(listen.substr(0, colon), ":", port + place);
+}
 
 std::string RankAddress(const std::string& sockets, int rank) {
   return absl::StrCat("unix:", sockets, "/rank", rank, ".sock");
@@ -143,6 +158,8 @@ std::vector<std::string> WorkerArgs(const ServeOptions& options,
                                    absl::StrCat(options.kv_blocks),
                                    "--threads",
                                    absl::StrCat(options.threads),
+                                   "--metrics-listen",
+                                   MetricsListen(options, rank + 1),
                                    "--epoch-floor",
                                    absl::StrCat(restarts)};
   if (!options.pack_cache.empty()) {
@@ -167,6 +184,9 @@ std::vector<std::string> GatewayArgs(const ServeOptions& options,
       talk.address.empty() ? options.address : talk.address,
       "--admin-address",
       talk.admin_address.empty() ? options.admin_address : talk.admin_address,
+      "--metrics-listen",
+      talk.metrics_address.empty() ? MetricsListen(options, 0)
+                                   : talk.metrics_address,
       "--workers",
       absl::StrJoin(workers, ",")};
   if (options.insecure_bind) args.push_back("--insecure-bind");
@@ -240,13 +260,14 @@ absl::Status Supervise(const ServeOptions& options,
   if (status.ok() && stop.load() == 0) {
     WriteRunFile({.address = talk.address,
                   .admin_address = talk.admin_address,
-                  .pid = getpid()})
+                  .pid = getpid(),
+                  .metrics_address = talk.metrics_address})
         .IgnoreError();  // A convenience; the line below says the same.
     absl::PrintF(
-        "ready address=%s admin=%s tp_size=%d moe_mode=%s model=%s "
+        "ready address=%s admin=%s metrics=%s tp_size=%d moe_mode=%s model=%s "
         "seconds=%.2f\n",
-        talk.address, talk.admin_address, options.tp_size, moe_mode,
-        fs::path(options.model_dir).filename().string(),
+        talk.address, talk.admin_address, talk.metrics_address, options.tp_size,
+        moe_mode, fs::path(options.model_dir).filename().string(),
         clock.now_seconds() - started);
     std::fflush(stdout);
     while (stop.load() == 0 && status.ok())
@@ -313,6 +334,11 @@ void AddServeFlags(CLI::App& verb, ServeOptions& o) {
                   "Where clients come: HOST:PORT, port 0 takes a free one")
       ->capture_default_str();
   verb.add_option("--admin-address", o.admin_address, "Where operators come")
+      ->capture_default_str();
+  verb.add_option("--metrics-listen", o.metrics_listen,
+                  "Where the gateway serves /metrics: HOST:PORT; rank r at "
+                  "PORT + 1 + r. Port 0: free ones, which `phalanx status` "
+                  "names; off")
       ->capture_default_str();
   verb.add_option("--max-running", o.max_running, "Sequences computed at once")
       ->check(CLI::Range(1, 4096))

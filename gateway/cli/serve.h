@@ -21,6 +21,7 @@ struct ServeOptions {
   std::string numerics = "auto";
   std::string address = "127.0.0.1:0";
   std::string admin_address = "127.0.0.1:0";
+  std::string metrics_listen = "127.0.0.1:0";
   int64_t max_running = 16;
   int64_t max_model_len = 0;
   int64_t prefill_chunk = 512;

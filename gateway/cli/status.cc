@@ -107,7 +107,8 @@ std::string GroupText(const v1::GroupStatus& group) {
   const std::vector<std::string> categories = Categories(group);
   Row head = {"rank", "state", "epoch", "steps", "kv blocks", "gdn slots"};
   head.insert(head.end(), categories.begin(), categories.end());
-  for (const char* name : {"held", "plan", "budget", "threads", "isa", "pid"})
+  for (const char* name :
+       {"held", "plan", "budget", "threads", "isa", "pid", "metrics"})
     head.push_back(name);
   std::vector<Row> rows = {head};
   std::string remarks;
@@ -133,6 +134,7 @@ std::string GroupText(const v1::GroupStatus& group) {
     row.push_back(absl::StrCat(w.threads()));
     row.push_back(w.instruction_set());
     row.push_back(absl::StrCat(w.pid()));
+    row.push_back(w.metrics_address());
     rows.push_back(row);
     if (!w.detail().empty())
       absl::StrAppend(&remarks, "  rank ", i, ": ", w.detail(), "\n");
@@ -157,10 +159,13 @@ void AddStatusFlags(CLI::App& verb, StatusOptions& options) {
 
 std::string StatusText(const v1::GetStatusResponse& status) {
   std::string text = absl::StrFormat(
-      "gateway %s  %s  model %s  requests %d of %d  up %.0f s\n",
+      "gateway %s  %s  model %s  requests %d of %d  up %.0f s%s\n",
       status.version(), status.state(), status.model(),
       status.requests_running(), status.requests_limit(),
-      status.uptime_seconds());
+      status.uptime_seconds(),
+      status.metrics_address().empty()
+          ? ""
+          : absl::StrCat("  metrics ", status.metrics_address()));
   for (const v1::GroupStatus& group : status.groups())
     absl::StrAppend(&text, GroupText(group));
   return text;

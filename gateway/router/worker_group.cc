@@ -81,11 +81,12 @@ std::string WhyNotOneGroup(const std::vector<v1::RankStatus>& ranks,
 
 WorkerGroup::WorkerGroup(std::string name, std::vector<std::string> addresses,
                          std::function<void(bool)> on_change,
-                         int64_t tokenizer_size)
+                         int64_t tokenizer_size, Observer* observer)
     : name_(std::move(name)),
       addresses_(std::move(addresses)),
       on_change_(std::move(on_change)),
-      tokenizer_size_(tokenizer_size) {
+      tokenizer_size_(tokenizer_size),
+      observer_(observer != nullptr ? *observer : no_observer_) {
   CHECK(!addresses_.empty());
   View unseen;
   unseen.state = "forming";
@@ -150,6 +151,7 @@ void WorkerGroup::Watch() {
       view_ = seen;
       ever_ready_ = ever_ready_ || seen->ready;
     }
+    observer_.OnSeen(*seen);
     Tell(*seen);
     MutexLock lock(mutex_);
     changed_.WaitFor(
@@ -190,6 +192,7 @@ std::shared_ptr<const WorkerGroup::View> WorkerGroup::Look() {
   // this returns, so a group may be destroyed right after.
   grpc::CompletionQueue queue;
   std::vector<Call> calls(addresses_.size());
+  const double began_seconds = clock_.now_seconds();
   for (size_t r = 0; r < calls.size(); ++r) {
     Call& call = calls[r];
     call.context.set_deadline(std::chrono::system_clock::now() +
@@ -201,7 +204,12 @@ std::shared_ptr<const WorkerGroup::View> WorkerGroup::Look() {
   }
   void* tag = nullptr;
   bool ok = false;
-  for (size_t left = calls.size(); left > 0; --left) queue.Next(&tag, &ok);
+  for (size_t left = calls.size(); left > 0; --left) {
+    queue.Next(&tag, &ok);
+    const auto code = static_cast<const Call*>(tag)->status.error_code();
+    observer_.OnStatusCall(static_cast<absl::StatusCode>(code),
+                           clock_.now_seconds() - began_seconds);
+  }
   queue.Shutdown();
   CHECK(!queue.Next(&tag, &ok));
   View seen;

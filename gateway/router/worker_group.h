@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "admin.pb.h"
+#include "common/clock.h"
 #include "common/mutex.h"
 #include "worker.grpc.pb.h"
 
@@ -35,13 +36,24 @@ class WorkerGroup {
     const v1::WorkerStatus& leader() const { return ranks.front().worker(); }
   };
 
+  // Sees every look at the group, on the watching thread: for metrics. Calls
+  // must be short.
+  class Observer {
+   public:
+    virtual ~Observer() = default;
+    virtual void OnSeen(const View&) {}
+    // A rank was asked for its status.
+    virtual void OnStatusCall(absl::StatusCode, double /*seconds*/) {}
+  };
+
   // addresses[r] is where rank r listens; at least one. `on_change` is called
   // on the watching thread whenever `ready` changes, and once at the start; a
   // new epoch is told as a change to false and back. A group whose vocabulary
   // has fewer than `tokenizer_size` ids is of another model, and never ready.
+  // `observer` is lent; null: nobody looks.
   WorkerGroup(std::string name, std::vector<std::string> addresses,
               std::function<void(bool ready)> on_change,
-              int64_t tokenizer_size = 0);
+              int64_t tokenizer_size = 0, Observer* observer = nullptr);
   ~WorkerGroup();
 
   std::shared_ptr<const View> view() const;
@@ -69,6 +81,9 @@ class WorkerGroup {
   const std::vector<std::string> addresses_;
   const std::function<void(bool)> on_change_;
   const int64_t tokenizer_size_;
+  Observer no_observer_;
+  Observer& observer_;
+  const MonotonicClock clock_;
   std::vector<std::unique_ptr<v1::Worker::StubInterface>> stubs_;
   mutable Mutex mutex_;
   CondVar changed_;

@@ -60,7 +60,7 @@ class LocalGroup {
     for (int r = 0; r < size_; ++r) {
       const CallTag theirs = tags_[r][call & 1];
       if (theirs == tag) continue;
-      End({r, absl::StrCat("diverged: it called ", CallName(theirs), ", rank ",
+      End({r, absl::StrCat(kDiverged, "it called ", CallName(theirs), ", rank ",
                            rank, " called ", CallName(tag))});
       return false;
     }

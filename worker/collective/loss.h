@@ -11,6 +11,9 @@ namespace phalanx {
 // Longer causes are cut; a segment has room for no more.
 inline constexpr int kMaxCauseBytes = 480;
 
+// How the cause of a rank that made another call than the others begins.
+inline constexpr char kDiverged[] = "diverged: ";
+
 // Why a group is over: the rank that is gone or that ended it, and the cause.
 struct Loss {
   int rank = 0;

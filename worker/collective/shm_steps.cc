@@ -173,8 +173,8 @@ bool ShmSteps::CheckTag(int rank) {
   const CallTag theirs =
       segment_.line(rank).tags[step_ & 1].load(std::memory_order_relaxed);
   if (theirs == tag_) return true;
-  Abort({rank, absl::StrCat("diverged: it called ", CallName(theirs), ", rank ",
-                            rank_, " called ", CallName(tag_))});
+  Abort({rank, absl::StrCat(kDiverged, "it called ", CallName(theirs),
+                            ", rank ", rank_, " called ", CallName(tag_))});
   return false;
 }
 

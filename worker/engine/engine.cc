@@ -50,12 +50,13 @@ absl::Status ClientError(const absl::Status& cause, uint64_t epoch) {
 }  // namespace
 
 Engine::Engine(const SchedulerLimits& limits, ModelRunner& runner, Inbox& inbox,
-               StatusBoard& board, const Clock& clock)
+               StatusBoard& board, const Clock& clock, StepObserver* observer)
     : limits_(limits),
       runner_(runner),
       inbox_(inbox),
       board_(board),
       clock_(clock),
+      observer_(observer != nullptr ? *observer : no_observer_),
       sampler_(limits.vocab_size) {}
 
 void Engine::Stop() {
@@ -80,6 +81,7 @@ absl::Status Engine::Run(Collective& comm, uint64_t epoch,
     inbox_.Ended({&key, 1});
   });
   if (status.ok()) {
+    observer_.OnServing();
     inbox_.Open(epoch, limits);
     board_.Write([](WorkerSnapshot& s) {
       s.state = WorkerState::kReady;
@@ -87,6 +89,7 @@ absl::Status Engine::Run(Collective& comm, uint64_t epoch,
     });
     status = Serve(scheduler, comm);
   }
+  observer_.OnEpochEnd();
   board_.Write([&](WorkerSnapshot& s) {
     s.state = status.ok() ? WorkerState::kDraining : WorkerState::kForming;
     s.detail = std::string(status.message());
@@ -133,6 +136,7 @@ absl::Status Engine::Serve(Scheduler& scheduler, Collective& comm) {
 
 absl::Status Engine::RunStep(Scheduler& scheduler, const StepPlan& plan,
                              Collective& comm) {
+  observer_.OnStepBegin();
   RETURN_IF_ERROR(Send(plan, comm));
   RETURN_IF_ERROR(runner_.Run(plan, comm));
   std::vector<absl::StatusOr<Token>> sampled;
@@ -141,6 +145,7 @@ absl::Status Engine::RunStep(Scheduler& scheduler, const StepPlan& plan,
     sampled.push_back(sampler_.Sample(runner_.logits(row), spec));
   }
   scheduler.Commit(plan, std::move(sampled));
+  observer_.OnStepEnd(plan);
   return absl::OkStatus();
 }
 

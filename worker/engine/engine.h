@@ -10,6 +10,7 @@
 #include "worker/engine/model_runner.h"
 #include "worker/engine/sampler.h"
 #include "worker/engine/status_board.h"
+#include "worker/engine/step_observer.h"
 #include "worker/scheduler/inbox.h"
 #include "worker/scheduler/limits.h"
 #include "worker/scheduler/scheduler.h"
@@ -27,8 +28,10 @@ struct PoolSizes {
 // is called by one thread, the engine thread.
 class Engine {
  public:
+  // `observer` is lent too; null: nobody looks.
   Engine(const SchedulerLimits& limits, ModelRunner& runner, Inbox& inbox,
-         StatusBoard& board, const Clock& clock);
+         StatusBoard& board, const Clock& clock,
+         StepObserver* observer = nullptr);
 
   // Serves one epoch: warm-up, then steps until Stop or an error. `pools` are
   // the blocks and slots that every rank of this group has. On return every
@@ -53,6 +56,8 @@ class Engine {
   Inbox& inbox_;
   StatusBoard& board_;
   const Clock& clock_;
+  StepObserver no_observer_;
+  StepObserver& observer_;
   Sampler sampler_;
   std::atomic<bool> stop_{false};
 };

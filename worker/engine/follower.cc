@@ -33,6 +33,7 @@ absl::Status Follower::Run(Collective& comm, uint64_t epoch) {
     s.steps = 0;
   });
   const absl::Status status = Follow(comm, epoch);
+  observer_.OnEpochEnd();
   // The others must not wait for a rank that left.
   if (!status.ok()) comm.Abort(status);
   board_.Write([&](WorkerSnapshot& s) {
@@ -47,9 +48,17 @@ absl::Status Follower::Follow(Collective& comm, uint64_t epoch) {
     ASSIGN_OR_RETURN(const StepPlan plan, Receive(comm, runner_.limits()));
     if (plan.epoch != epoch) return Astray(plan, epoch);
     if (plan.kind == StepKind::kStop) return absl::OkStatus();
+    const bool warm_up = plan.kind == StepKind::kWarmUp;
+    if (warm_up)
+      observer_.OnWarmUp();
+    else
+      observer_.OnStepBegin();
     RETURN_IF_ERROR(runner_.Run(plan, comm));
-    if (plan.kind == StepKind::kWarmUp)
-      RETURN_IF_ERROR(CompareLogits(runner_, comm));
+    if (warm_up) RETURN_IF_ERROR(CompareLogits(runner_, comm));
+    if (warm_up)
+      observer_.OnServing();
+    else
+      observer_.OnStepEnd(plan);
     board_.Write([&](WorkerSnapshot& s) {
       if (plan.kind == StepKind::kRun) {
         s.steps = plan.step;

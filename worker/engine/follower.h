@@ -7,6 +7,7 @@
 #include "worker/collective/collective.h"
 #include "worker/engine/model_runner.h"
 #include "worker/engine/status_board.h"
+#include "worker/engine/step_observer.h"
 
 namespace phalanx {
 
@@ -14,9 +15,12 @@ namespace phalanx {
 // cannot drift from rank 0. Called by the engine thread.
 class Follower {
  public:
-  // Both are lent and outlive it.
-  Follower(ModelRunner& runner, StatusBoard& board)
-      : runner_(runner), board_(board) {}
+  // All are lent and outlive it; a null observer: nobody looks.
+  Follower(ModelRunner& runner, StatusBoard& board,
+           StepObserver* observer = nullptr)
+      : runner_(runner),
+        board_(board),
+        observer_(observer != nullptr ? *observer : no_observer_) {}
 
   // Follows one epoch until rank 0 says stop (OK) or the group is over (why).
   // A plan of another epoch or out of order is INTERNAL/RANK_DIVERGED.
@@ -27,6 +31,8 @@ class Follower {
 
   ModelRunner& runner_;
   StatusBoard& board_;
+  StepObserver no_observer_;
+  StepObserver& observer_;
 };
 
 }  // namespace phalanx

@@ -1,0 +1,58 @@
+#ifndef PHALANX_GATEWAY_METRICS_GATEWAY_METRICS_H_
+#define PHALANX_GATEWAY_METRICS_GATEWAY_METRICS_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/clock.h"
+#include "common/metrics/grpc_metrics.h"
+#include "common/metrics/metric_registry.h"
+#include "common/metrics/metrics_server.h"
+#include "gateway/admission/admission.h"
+#include "gateway/metrics/group_metrics.h"
+#include "gateway/metrics/request_metrics.h"
+#include "gateway/metrics/worker_calls.h"
+
+namespace phalanx {
+
+// All metrics of a gateway, and the server that shows them. Made by main before
+// the group is watched, outlives group, services and servers.
+class GatewayMetrics {
+ public:
+  // `model` is what clients call it. Admission and clock are lent.
+  GatewayMetrics(const std::string& model, const std::string& group, int ranks,
+                 const Admission& admission, const Clock& clock);
+
+  // Serves them at HOST:PORT; "off": nowhere. /readyz says whether `group`,
+  // which outlives the server, is ready. Errors are MetricsServer's.
+  absl::Status Serve(const std::string& listen, const WorkerGroup& group);
+  // Ends that; nothing refers to the group any more.
+  void Stop() { server_.reset(); }
+  // Where; empty if nowhere.
+  std::string address() const {
+    return server_ == nullptr ? "" : server_->address();
+  }
+
+  // Counts the calls of this server, before it is built.
+  void Watch(grpc::ServerBuilder& builder) { grpc_.Watch(builder); }
+
+  RequestObserver& requests() { return requests_; }
+  WorkerGroup::Observer& group() { return group_; }
+  std::string Text() const { return registry_.Text(); }
+
+ private:
+  const Admission& admission_;
+  MetricRegistry registry_;
+  WorkerCalls calls_;
+  RequestMetrics requests_;
+  GroupMetrics group_;
+  GrpcServerMetrics grpc_;
+  std::unique_ptr<MetricsServer> server_;  // Last: it reads all the others.
+};
+
+}  // namespace phalanx
+
+#endif  // PHALANX_GATEWAY_METRICS_GATEWAY_METRICS_H_
