@@ -13,9 +13,13 @@ BUILD=(
   prometheus-cpp-dev libcivetweb-dev
   libgtest-dev libgmock-dev
 )
-# The tests also unpack a vocabulary, drive the service from Python, and hold
-# its metrics against promtool.
-TESTS=(xz-utils procps prometheus python3 python3-grpcio python3-protobuf grpc-proto)
+# The tests also unpack a vocabulary, drive the service from Python, hold its
+# metrics against promtool, type into both shells that have completions, hold
+# the sources against clang-format, fuzz the parsers, which only clang can, and
+# run CUDA kernels with a fiber a thread.
+TESTS=(xz-utils procps prometheus python3 python3-grpcio python3-protobuf
+       grpc-proto zsh clang libclang-rt-14-dev clang-format
+       libboost-context1.81-dev)
 
 case "${1:-}" in
   "") packages=("${BUILD[@]}") ;;

@@ -144,6 +144,7 @@ absl::Status Serve(GatewayConfig& config, absl::Notification& stop) {
                          clock);
   WorkerGroup group(
       kGroup, config.workers, [&](bool ready) { health.SetReady(ready); },
+      texts.tokenizer == nullptr ? 0 : texts.tokenizer->vocab_size(),
       &metrics.group());
   RETURN_IF_ERROR(metrics.Serve(config.metrics_listen, group));
   const absl::Cleanup stop_metrics = [&] { metrics.Stop(); };

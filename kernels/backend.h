@@ -18,8 +18,10 @@ namespace phalanx {
 // root (worker/main.cc or a test), outlives everything that holds a Buffer.
 // Allocate comes from the thread that loads, the ops from the engine thread;
 // never two at once. PackWeight, StorePacked and ReadPacked are for any thread,
-// several at once and beside ops, as long as no two touch the same matrix; they
-// are done with host memory, and the matrix is there for ops, when they return.
+// several at once and beside ops and Upload, as long as no two touch the same
+// matrix; they are done with host memory, and the matrix is there for ops, when
+// they return.
+// An op touches its matrices until a Synchronize after it.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -54,7 +56,9 @@ class Backend {
     return bytes;
   }
 
-  // Host and device memory; `device` is contiguous. Blocking.
+  // Host and device memory; `device` is contiguous. Upload is done with host
+  // memory on return, and ops that follow see it; Download waits for what was
+  // enqueued. An error of theirs is told by the next Synchronize.
   virtual void Upload(const void* host, Tensor device) = 0;
   virtual void Download(Tensor device, void* host) = 0;
 

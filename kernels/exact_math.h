@@ -13,6 +13,9 @@
 // and an integer twin V::Int: All(int32_t), + - & ^, IsZero, ShiftLeft<n> and
 // the arithmetic ShiftRight<n>.
 //
+// The functions are constexpr so that device code may call them too (nvcc's
+// --expt-relaxed-constexpr); kernels/cuda/lane.cuh is the lane type there.
+//
 // Everything is inlined by force: a copy that the compiler put out of line in a
 // file of one instruction set could be linked into a program for another.
 
@@ -35,14 +38,14 @@ inline constexpr float kMaxAngle = 0x1p22f;
 
 // 0 for what FTZ might or might not have flushed.
 template <typename V>
-[[gnu::always_inline]] inline V FlushTiny(V x) {
+[[gnu::always_inline]] constexpr V FlushTiny(V x) {
   return Select(Less(Abs(x), V::All(kSmallestNormal)), V::All(0.0f), x);
 }
 
 // e^x = 2^n e^r with n the integer nearest to x / ln 2 and |r| <= 0.347. The
 // series to r^7 leaves 6e-9 of the value; the whole errs by less than 1.1 ulp.
 template <typename V>
-[[gnu::always_inline]] inline V Exp(V x) {
+[[gnu::always_inline]] constexpr V Exp(V x) {
   constexpr float kLog2E = 0x1.715476p+0f;
   constexpr float kLn2High = 0x1.62e43p-1f;  // n * kLn2High needs no rounding
   constexpr float kLn2Low = -0x1.05c61p-29f;
@@ -75,7 +78,7 @@ template <typename V>
 // series to s^9 leaves 2e-9 of the value. The form f - (f^2/2 - ...) keeps the
 // leading term unrounded.
 template <typename V>
-[[gnu::always_inline]] inline V Log(V x) {
+[[gnu::always_inline]] constexpr V Log(V x) {
   constexpr float kLn2High = 0x1.62e43p-1f;
   constexpr float kLn2Low = -0x1.05c61p-29f;
   constexpr int32_t kSqrtHalfBits = 0x3f3504f3;
@@ -101,7 +104,7 @@ template <typename V>
 
 // log(1 + x): the rounding error c of y = 1 + x comes back as c / y.
 template <typename V>
-[[gnu::always_inline]] inline V Log1p(V x) {
+[[gnu::always_inline]] constexpr V Log1p(V x) {
   constexpr float kErrorIsNothing = 0x1p25f;
   const V one = V::All(1.0f);
   const V y = one + x;
@@ -116,29 +119,29 @@ template <typename V>
 
 // 1 / sqrt(x), from the two correctly rounded operations.
 template <typename V>
-[[gnu::always_inline]] inline V Rsqrt(V x) {
+[[gnu::always_inline]] constexpr V Rsqrt(V x) {
   return V::All(1.0f) / Sqrt(x);
 }
 
 template <typename V>
-[[gnu::always_inline]] inline V Negate(V x) {
+[[gnu::always_inline]] constexpr V Negate(V x) {
   return AsFloat(AsInt(x) ^ V::Int::All(INT32_MIN));
 }
 
 template <typename V>
-[[gnu::always_inline]] inline V Sigmoid(V x) {
+[[gnu::always_inline]] constexpr V Sigmoid(V x) {
   return FlushTiny(V::All(1.0f) / (V::All(1.0f) + Exp(Negate(x))));
 }
 
 // x * sigmoid(x)
 template <typename V>
-[[gnu::always_inline]] inline V Silu(V x) {
+[[gnu::always_inline]] constexpr V Silu(V x) {
   return FlushTiny(x / (V::All(1.0f) + Exp(Negate(x))));
 }
 
 // log(1 + e^x); x itself above 20, where they differ by less than half an ulp.
 template <typename V>
-[[gnu::always_inline]] inline V Softplus(V x) {
+[[gnu::always_inline]] constexpr V Softplus(V x) {
   return Select(Less(V::All(20.0f), x), x, Log1p(Exp(x)));
 }
 
@@ -147,7 +150,7 @@ template <typename V>
 // are multiples of 2^-23, and so is r, which is below 1. The second and third
 // leave an error relative to r, however close x is to a multiple of pi/2.
 template <typename V>
-[[gnu::always_inline]] inline void SinCos(V x, V* sine, V* cosine) {
+[[gnu::always_inline]] constexpr void SinCos(V x, V* sine, V* cosine) {
   constexpr float kTwoOverPi = 0x1.45f306p-1f;
   constexpr float kPart1 = 0x1.921fb6p+0f;
   constexpr float kPart2 = -0x1.777a5cp-25f;

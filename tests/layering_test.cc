@@ -25,6 +25,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"kernels", {}},
     {"kernels/reference", {"kernels"}},
     {"kernels/cpu", {"kernels"}},
+    {"kernels/cuda_plugin", {"kernels"}},
+    {"kernels/cuda", {"kernels", "kernels/cuda_plugin"}},
 
     {"worker/collective", {"kernels"}},
     {"worker/cache", {"kernels"}},
@@ -57,9 +59,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"gateway/api",
      {"proto", "gateway/admission", "gateway/chat", "gateway/router",
       "gateway/tokenizer"}},
-    {"gateway/metrics",
-     {"gateway/admission", "gateway/api", "gateway/router"}},
-    {"gateway/cli", {"proto"}},
+    {"gateway/metrics", {"gateway/admission", "gateway/api", "gateway/router"}},
+    {"gateway/cli", {"proto", "gateway/tokenizer"}},
     {"gateway", {"proto", "gateway/*"}},
 
     {"tests", {"*"}},
@@ -112,6 +113,9 @@ std::vector<std::string> LayeringComplaints(const SourceTree& tree) {
       if (include.empty()) continue;
       const std::string at = path + ":" + std::to_string(i + 1) + ": ";
       const std::string to = ModuleOfInclude(include);
+      if (IsCuda(path) && !include.starts_with("kernels/"))
+        complaints.push_back(
+            at + "nvcc compiles headers of kernels only, not " + include);
       if (to.empty() && include.find('/') == std::string::npos)
         complaints.push_back(at + include + " is not from the root");
       else if (!to.empty() && !MayInclude(from, to))
@@ -195,6 +199,16 @@ TEST(Layering, AnIncludeThatIsNotFromTheRootIsFound) {
 
   EXPECT_EQ(LayeringComplaints(tree),
             Complaints{"worker/cache/a.cc:1: a.h is not from the root"});
+}
+
+TEST(Layering, WhatNvccCompilesIncludesKernelsOnly) {
+  const SourceTree tree = {
+      {"kernels/cuda/a.cu",
+       {"#include \"kernels/tensor.h\"", "#include \"common/check.h\""}}};
+
+  EXPECT_EQ(LayeringComplaints(tree),
+            Complaints{"kernels/cuda/a.cu:2: nvcc compiles headers of kernels "
+                       "only, not common/check.h"});
 }
 
 TEST(Layering, AFolderThatTheTableDoesNotKnowIsFound) {

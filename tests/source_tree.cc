@@ -13,8 +13,8 @@ namespace fs = std::filesystem;
 
 const std::set<std::string> kTopFolders = {
     "common", "proto", "gateway", "worker", "kernels", "deploy", "tests"};
-const std::set<std::string> kExtensions = {".h",  ".cc", ".proto", ".py",
-                                           ".sh", ".md", ".txt"};
+const std::set<std::string> kExtensions = {
+    ".h", ".cc", ".cuh", ".cu", ".proto", ".py", ".sh", ".md", ".txt"};
 // Data, and what programs leave behind.
 const std::set<std::string> kSkippedFolders = {"golden", "models",
                                                "__pycache__"};
@@ -54,8 +54,18 @@ std::string StemOf(const std::string& path) {
   return fs::path(path).stem().string();
 }
 
-bool IsCpp(const std::string& path) {
-  return ExtensionOf(path) == ".h" || ExtensionOf(path) == ".cc";
+bool IsCpp(const std::string& path) { return IsHeader(path) || IsSource(path); }
+
+bool IsHeader(const std::string& path) {
+  return ExtensionOf(path) == ".h" || ExtensionOf(path) == ".cuh";
+}
+
+bool IsSource(const std::string& path) {
+  return ExtensionOf(path) == ".cc" || ExtensionOf(path) == ".cu";
+}
+
+bool IsCuda(const std::string& path) {
+  return ExtensionOf(path) == ".cu" || ExtensionOf(path) == ".cuh";
 }
 
 std::string IncludedBy(const std::string& line) {

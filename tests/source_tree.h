@@ -25,7 +25,12 @@ std::string ExtensionOf(const std::string& path);
 // "moe" of "worker/model/moe.h".
 std::string StemOf(const std::string& path);
 
+// A header or a source of C++, CUDA's included.
 bool IsCpp(const std::string& path);
+bool IsHeader(const std::string& path);
+bool IsSource(const std::string& path);
+// What nvcc compiles.
+bool IsCuda(const std::string& path);
 
 // What a line of C++ includes in quotes; "" if nothing.
 std::string IncludedBy(const std::string& line);

@@ -150,7 +150,7 @@ Complaints UnusedHeaders(const SourceTree& tree) {
         included.insert(std::move(include));
   Complaints complaints;
   for (const auto& [path, lines] : tree)
-    if (ExtensionOf(path) == ".h" && !included.contains(path))
+    if (IsHeader(path) && !included.contains(path))
       complaints.push_back(path + ": nothing includes it");
   return complaints;
 }
@@ -168,7 +168,7 @@ Complaints MachinePaths(const SourceTree& tree) {
 Complaints WrongGuards(const SourceTree& tree) {
   Complaints complaints;
   for (const auto& [path, lines] : tree) {
-    if (ExtensionOf(path) != ".h") continue;
+    if (!IsHeader(path)) continue;
     std::string guard = "PHALANX_" + path + "_";
     for (char& c : guard)
       c = std::isalnum(static_cast<unsigned char>(c))
@@ -185,7 +185,7 @@ Complaints WrongGuards(const SourceTree& tree) {
 Complaints UnbuiltSources(const SourceTree& tree) {
   Complaints complaints;
   for (const auto& [path, lines] : tree) {
-    if (ExtensionOf(path) != ".cc") continue;
+    if (!IsSource(path)) continue;
     bool named = false;
     // By the list of its folder, or of one above.
     for (std::string folder = FolderOf(path); !folder.empty() && !named;

@@ -30,8 +30,10 @@ void AddIdentity(CLI::App& app, WorkerConfig& config) {
 }
 
 void AddModel(CLI::App& app, WorkerConfig& config) {
-  app.add_option("--device", config.device, "What computes")
-      ->check(CLI::IsMember({"cpu"}))
+  app.add_option("--device", config.device,
+                 "What computes; cuda needs libphalanx_cuda.so beside this "
+                 "program, and has not every operation yet")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   app.add_option("--numerics", config.numerics,
                  "Kernel family: auto for this processor, fma for bits that "

@@ -14,9 +14,9 @@ struct WorkerConfig {
   std::string listen = "127.0.0.1:0";
   std::string leader;  // Where rank 0 listens; needed by ranks above 0.
   std::string metrics_listen = "127.0.0.1:0";  // "off": nowhere.
-  std::string moe_mode = "auto";         // auto, resident, offload.
-  std::string offload_bank = "sharded";  // full, sharded.
-  int64_t expert_slots = 0;              // In offload.
+  std::string moe_mode = "auto";               // auto, resident, offload.
+  std::string offload_bank = "sharded";        // full, sharded.
+  int64_t expert_slots = 0;                    // In offload.
   std::string pack_cache;     // Where a packed bank is kept; empty: nowhere.
   int64_t memory_budget = 0;  // Bytes; 0: an equal part of what is free.
   std::string device = "cpu";

@@ -26,7 +26,10 @@ absl::StatusOr<std::unique_ptr<LoadedRank>> LoadedRank::Create(
   }
   ASSIGN_OR_RETURN(rank->weights_,
                    LoadWeights(request.checkpoint, config, plan.local, backend,
-                               {.routed_experts = !offload}));
+                               {.routed_experts = !offload,
+                                .run = {.threads = request.threads,
+                                        .on_progress = request.on_progress,
+                                        .stop = request.stop}}));
   if (offload) {
     RETURN_IF_ERROR(
         rank->CacheExperts(std::move(request), config, plan, backend));

@@ -1,7 +1,9 @@
 #ifndef PHALANX_WORKER_LOADED_RANK_H_
 #define PHALANX_WORKER_LOADED_RANK_H_
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -25,7 +27,10 @@ struct LoadRequest {
   std::string model_digest;
   std::string pack_cache;  // Folder of packed banks; empty: none is made.
   int threads = 1;         // That load, and later fetch experts.
-  FetchObserver* observer = nullptr;  // May be null; outlives the rank.
+  // Told how the weights come in, by any of those threads.
+  std::function<void(const LoadProgress&)> on_progress = nullptr;
+  const std::atomic<bool>* stop = nullptr;  // True: CANCELLED, soon.
+  FetchObserver* observer = nullptr;        // May be null; outlives the rank.
 };
 
 // What a rank holds once it has loaded, all epochs long: weights, the way to

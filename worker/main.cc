@@ -24,6 +24,7 @@
 #include "common/status.h"
 #include "common/version.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda_plugin/plugin_loader.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/digest.h"
 #include "worker/collective/local.h"
@@ -117,6 +118,19 @@ absl::StatusOr<RankPlan> Plan(const WorkerConfig& flags,
   return plan;
 }
 
+// What --device names.
+absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
+    const WorkerConfig& flags, const CpuShare& cpus) {
+  if (flags.device == "cuda")
+    return CreateServedCudaBackend(CudaPluginPath(), CudaBackendConfig());
+  CpuBackendConfig cpu;
+  cpu.threads = cpus.threads;
+  cpu.cpus = cpus.cpus;
+  cpu.spin = cpus.spin;
+  if (flags.numerics == "fma") cpu.family = KernelFamily::kFma;
+  return CreateCpuBackend(cpu);
+}
+
 absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
   Prepared p;
   p.program_bytes = ReadProcessMemory().file;
@@ -124,12 +138,7 @@ absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
   ASSIGN_OR_RETURN(p.generation, LoadGenerationConfig(flags.model_dir));
   ASSIGN_OR_RETURN(p.checkpoint, Checkpoint::Open(flags.model_dir));
   p.cpus = ShareCpus(AllowedCpus(), flags.rank, flags.tp_size, flags.threads);
-  CpuBackendConfig cpu;
-  cpu.threads = p.cpus.threads;
-  cpu.cpus = p.cpus.cpus;
-  cpu.spin = p.cpus.spin;
-  if (flags.numerics == "fma") cpu.family = KernelFamily::kFma;
-  ASSIGN_OR_RETURN(p.backend, CreateCpuBackend(cpu));
+  ASSIGN_OR_RETURN(p.backend, CreateBackend(flags, p.cpus));
   ASSIGN_OR_RETURN(p.plan, Plan(flags, p.config, *p.checkpoint, *p.backend));
   const std::string digest = ModelDigest(*p.checkpoint);
   p.identity = {.rank = flags.rank,
@@ -266,28 +275,60 @@ std::unique_ptr<v1::Rank::StubInterface> RankStub(const std::string& address) {
       address, grpc::InsecureChannelCredentials(), arguments));
 }
 
+// Publishes how far loading is; the last time also as a line of the log.
+void ShowLoading(const LoadProgress& now, double seconds, int threads,
+                 StatusBoard& board) {
+  board.Write([&](WorkerSnapshot& s) {
+    s.load_progress = now.ratio();
+    s.load_total_bytes = now.total_bytes;
+  });
+  if (now.done_bytes < now.total_bytes) return;
+  LogInfo("worker", "weights loaded",
+          {{"bytes", now.total_bytes},
+           {"seconds", seconds},
+           {"gigabytes_per_second",
+            static_cast<double>(now.total_bytes) / 1e9 / seconds},
+           {"threads", threads}});
+}
+
+// Who hears of a rank's loading, and what may end it.
+struct LoadSurroundings {
+  StatusBoard& board;
+  WorkerService& service;
+  RankMetrics& metrics;
+  const std::atomic<bool>& stop;
+};
+
 // Loads this rank, and tells service and metrics what it then holds.
-absl::StatusOr<std::unique_ptr<LoadedRank>> Load(Prepared& p,
-                                                 const WorkerConfig& flags,
-                                                 WorkerService& service,
-                                                 RankMetrics& metrics,
-                                                 v1::WorkerStatus facts) {
+absl::StatusOr<std::unique_ptr<LoadedRank>> Load(
+    Prepared& p, const WorkerConfig& flags, v1::WorkerStatus facts,
+    const LoadSurroundings& around) {
+  const MonotonicClock clock;
+  double started = 0;
   LoadRequest request = {.checkpoint = *std::move(p.checkpoint),
                          .model_digest = p.identity.model_digest,
                          .pack_cache = flags.pack_cache,
                          .threads = p.cpus.threads,
-                         .observer = &metrics.steps()};
+                         .on_progress =
+                             [&](const LoadProgress& now) {
+                               if (now.done_bytes == 0)
+                                 started = clock.now_seconds();
+                               ShowLoading(now, clock.now_seconds() - started,
+                                           p.cpus.threads, around.board);
+                             },
+                         .stop = &around.stop,
+                         .observer = &around.metrics.steps()};
   p.checkpoint.reset();
   ASSIGN_OR_RETURN(
       std::unique_ptr<LoadedRank> rank,
       LoadedRank::Create(std::move(request), p.config, p.plan, *p.backend));
   AddMemory(p, *rank, facts);
-  facts.set_metrics_address(metrics.address());
-  service.Describe(facts);
-  metrics.memory().SetBank(rank->bank_bytes());
+  facts.set_metrics_address(around.metrics.address());
+  around.service.Describe(facts);
+  around.metrics.memory().SetBank(rank->bank_bytes());
   if (const ExpertCache* cache = rank->expert_cache()) {
-    service.ShowExperts([cache] { return cache->counters(); });
-    metrics.experts().SetSource([cache] { return cache->counters(); });
+    around.service.ShowExperts([cache] { return cache->counters(); });
+    around.metrics.experts().SetSource([cache] { return cache->counters(); });
   }
   return rank;
 }
@@ -330,8 +371,9 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
   ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server,
                    Listen(flags, {&rank_service, &worker_service}, metrics,
                           p.identity.address));
-  ASSIGN_OR_RETURN(const std::unique_ptr<LoadedRank> rank,
-                   Load(p, flags, worker_service, metrics, facts));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<LoadedRank> rank,
+      Load(p, flags, facts, {board, worker_service, metrics, stopper.stop()}));
   HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin, metrics);
   GroupLeader leader(
       p.identity, membership, factory,
@@ -366,8 +408,9 @@ absl::Status RunFollower(Prepared& p, const WorkerConfig& flags,
   ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server,
                    Listen(flags, {&rank_service, &worker_service}, metrics,
                           p.identity.address));
-  ASSIGN_OR_RETURN(const std::unique_ptr<LoadedRank> rank,
-                   Load(p, flags, worker_service, metrics, facts));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<LoadedRank> rank,
+      Load(p, flags, facts, {board, worker_service, metrics, stopper.stop()}));
   HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin, metrics);
   Follower follower(rank->runner(), board, &metrics.steps());
   const std::unique_ptr<v1::Rank::StubInterface> leader =
@@ -403,6 +446,9 @@ int Main(int argc, char** argv) {
   if (status.ok())
     status = flags.rank == 0 ? RunRankZero(*prepared, flags, stopper)
                              : RunFollower(*prepared, flags, stopper);
+  // Asked to stop while it loaded.
+  if (absl::IsCancelled(status) && stopper.stop().load())
+    status = absl::OkStatus();
   if (!status.ok()) {
     LogError("worker", "cannot go on", {{"cause", status.message()}});
     return 1;

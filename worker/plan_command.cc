@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/byte_size.h"
+#include "common/flag_list.h"
+#include "common/help_format.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "worker/checkpoint/checkpoint.h"
@@ -25,7 +27,8 @@ struct PlanFlags {
   std::string model_dir;
   std::string preset;
   std::vector<int> tp_sizes = {1};
-  std::vector<std::string> moe_modes = {"resident", "offload"};
+  // Unless told: every mode that the model has.
+  std::vector<std::string> moe_modes;
   std::string bank = "sharded";
   std::string device_memory;
   double memory_ratio = 0.9;
@@ -36,10 +39,14 @@ struct PlanFlags {
 
 void AddPlanFlags(CLI::App& app, PlanFlags& flags) {
   app.add_option("--model", flags.model_dir,
-                 "Folder with config.json and *.safetensors");
+                 "Folder with config.json and *.safetensors")
+      ->type_name(kFolderValue);
   app.add_option("--preset", flags.preset,
-                 absl::StrCat("A public release, without its files: ",
-                              absl::StrJoin(kPresetNames, ", ")));
+                 "A public release, without its files")
+      ->check(CLI::Validator(
+          // PresetConfig refuses, in the words that a folder is refused with.
+          [](std::string&) { return std::string(); },
+          absl::StrCat("{", absl::StrJoin(kPresetNames, ","), "}")));
   app.add_option("--tp-size", flags.tp_sizes, "Ranks, a card each: 1,2,4,8")
       ->delimiter(',')
       ->expected(1, kMaxListed)
@@ -49,13 +56,14 @@ void AddPlanFlags(CLI::App& app, PlanFlags& flags) {
       ->delimiter(',')
       ->expected(1, kMaxListed)
       ->check(CLI::IsMember({"resident", "offload"}))
-      ->capture_default_str();
+      ->default_str("[resident,offload]");
   app.add_option("--offload-bank", flags.bank,
                  "What a card takes of an expert in offload")
       ->check(CLI::IsMember({"full", "sharded"}))
       ->capture_default_str();
   app.add_option("--device-memory", flags.device_memory,
-                 "Free memory of a card, such as 94.4GiB; must be given");
+                 "Free memory of a card, such as 94.4GiB; must be given")
+      ->type_name("BYTES");
   app.add_option("--memory-ratio", flags.memory_ratio,
                  "The part of it that may be planned")
       ->capture_default_str();
@@ -95,11 +103,18 @@ absl::StatusOr<Question> MakeQuestion(const PlanFlags& flags) {
   return question;
 }
 
+std::vector<std::string> ModesOf(const PlanFlags& flags,
+                                 const ModelConfig& config) {
+  if (!flags.moe_modes.empty()) return flags.moe_modes;
+  if (!config.has_experts()) return {"resident"};
+  return {"resident", "offload"};
+}
+
 absl::Status RunPlan(const PlanFlags& flags, bool& all_fit) {
   ASSIGN_OR_RETURN(Question question, MakeQuestion(flags));
   PlanRequest& request = question.request;
   std::vector<MemoryPlan> plans;
-  for (const std::string& mode : flags.moe_modes) {
+  for (const std::string& mode : ModesOf(flags, question.config)) {
     for (const int tp_size : flags.tp_sizes) {
       request.moe_mode =
           mode == "offload" ? MoeMode::kOffload : MoeMode::kResident;
@@ -215,14 +230,26 @@ std::string PlanJson(std::span<const MemoryPlan> plans) {
 
 int RunPlanCommand(int argc, char** argv) {
   CLI::App app(
-      "What each card of a group would hold, before anything is allocated.\n"
-      "Example: phalanx plan --preset qwen3.6-35b-a3b --tp-size 1,2,4 "
-      "--device-memory 94.4GiB",
+      "What each card of a group would hold, before anything is allocated.",
       "phalanx plan");
+  app.formatter(std::make_shared<HelpFormat>());
+  app.set_help_flag("--help,-h", "Show this, and end");
+  app.footer(
+      "Examples:\n"
+      "  phalanx plan --preset qwen3.6-35b-a3b --tp-size 1,2,4 "
+      "--device-memory 94.4GiB\n"
+      "  phalanx plan --model DIR --device-memory 80GB --json");
   PlanFlags flags;
   AddPlanFlags(app, flags);
+  bool list_flags = false;
+  app.add_flag("--list-flags", list_flags, "For `phalanx completion`")
+      ->group("");
   try {
     app.parse(argc, argv);
+    if (list_flags) {
+      std::fputs(VerbJson(DescribeVerb(app)).c_str(), stdout);
+      return 0;
+    }
     // Not ->required(): that would hide an unknown flag.
     if (flags.model_dir.empty() == flags.preset.empty())
       throw CLI::ValidationError("--model, --preset",

@@ -163,8 +163,14 @@ absl::Status CheckRequest(const v1::ChatRequest& request) {
     const v1::ChatMessage& message = request.messages(i);
     for (const v1::ContentPart& part : message.parts())
       if (part.type() != "text")
-        return FeatureOff(
-            absl::StrCat("messages[", i, "].parts of type ", part.type()));
+        return ReasonedError(
+            absl::StatusCode::kUnimplemented, "FEATURE_OFF",
+            absl::StrCat("messages[", i, "].parts has a part of type ",
+                         part.type(),
+                         "; vision input is not served: use parts of type "
+                         "text, or content"),
+            {{"feature",
+              absl::StrCat("messages[", i, "].parts of type ", part.type())}});
     if (!message.content().empty() && !message.parts().empty())
       return BadField(absl::StrCat("messages[", i, "]"),
                       "has both content and parts; must have one of them");

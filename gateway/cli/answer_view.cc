@@ -4,26 +4,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "gateway/cli/terminal_text.h"
 
 namespace phalanx {
 namespace {
 
 constexpr char kDim[] = "\033[2m";
 constexpr char kPlain[] = "\033[0m";
-
-// C0 but for tab and newline, DEL, and C1 as UTF-8 spells it (C2 80 to C2 9F).
-std::string WithoutControls(absl::string_view text) {
-  std::string kept;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const unsigned char c = text[i];
-    const unsigned char next = i + 1 < text.size() ? text[i + 1] : 0;
-    if (c == 0xC2 && next >= 0x80 && next <= 0x9F)
-      ++i;
-    else if ((c >= 0x20 && c != 0x7F) || c == '\n' || c == '\t')
-      kept.push_back(text[i]);
-  }
-  return kept;
-}
 
 std::string Dimmed(absl::string_view text, bool color) {
   return color ? absl::StrCat(kDim, text, kPlain) : std::string(text);

@@ -172,7 +172,7 @@ void AddChatFlags(CLI::App& verb, ChatOptions& o) {
                 "is no terminal");
   verb.footer(
       "In a conversation Ctrl-C stops the answer that is coming, or drops what "
-      "was typed;\n/new starts over; Ctrl-D ends.\n"
+      "was\ntyped; /new starts over; Ctrl-D ends.\n"
       "Examples:\n"
       "  phalanx chat 'What is the capital of France?'\n"
       "  phalanx chat --no-thinking --temperature 0 'What is 2 + 3?'\n"

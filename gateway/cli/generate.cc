@@ -162,8 +162,8 @@ void AddGenerateFlags(CLI::App& verb, GenerateOptions& o) {
                   "Drop what is less likely than this share of the likeliest")
       ->check(NumberIn(0, 1));
   verb.add_option("--logprobs", o.logprobs,
-                  "Log-probabilities of the tokens and of the N most likely "
-                  "(seen with --json)")
+                  "Log-probabilities of the tokens and of the N most likely; "
+                  "seen with --json")
       ->check(CLI::Range(0, 20));
   verb.add_option("--stop", o.stop, "Text that ends the answer; repeatable")
       ->allow_extra_args(false);

@@ -3,68 +3,132 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "common/flag_list.h"
+#include "common/help_format.h"
 #include "common/version.h"
 #include "gateway/cli/chat.h"
+#include "gateway/cli/check.h"
+#include "gateway/cli/completion.h"
 #include "gateway/cli/generate.h"
 #include "gateway/cli/plan.h"
 #include "gateway/cli/serve.h"
 #include "gateway/cli/status.h"
+#include "gateway/cli/tokenize.h"
 
 namespace phalanx {
 namespace {
 
+// The flags of every verb.
+struct Options {
+  ServeOptions serve;
+  ChatOptions chat;
+  GenerateOptions generate;
+  StatusOptions status;
+  TokenizeOptions tokenize;
+  CheckOptions check;
+  CompletionOptions completion;
+};
+
+// What the value of a flag is called, in whatever verb it stands: --help shows
+// it, and the completion of a shell offers folders and files accordingly.
+void NameValues(CLI::App& verb) {
+  constexpr std::pair<const char*, const char*> kNames[] = {
+      {"--address", "ADDRESS"},       {"--admin-address", "ADDRESS"},
+      {"--model", kFolderValue},      {"--prompt-file", kFileValue},
+      {"--file", kFileValue},         {"--manifest", kFileValue},
+      {"--pack-cache", kFolderValue}, {"--memory-budget", "BYTES"},
+      {"--timeout", "SECONDS"}};
+  for (const auto& [flag, name] : kNames)
+    if (CLI::Option* option = verb.get_option_no_throw(flag))
+      option->type_name(name);
+  for (CLI::App* group : verb.get_subcommands({})) NameValues(*group);
+}
+
+void AddVerbs(CLI::App& app, Options& options) {
+  const auto add = [&](const char* name, const char* what) -> CLI::App& {
+    return *app.add_subcommand(name, what)->group("Verbs");
+  };
+  AddServeFlags(add("serve", "Serve a model on this machine"), options.serve);
+  AddChatFlags(add("chat", "Ask, or have a conversation"), options.chat);
+  AddGenerateFlags(add("generate", "Continue a raw prompt"), options.generate);
+  AddStatusFlags(add("status", "Show the service's state"), options.status);
+  AddCheckFlags(
+      add("check",
+          "Look whether a service works, or a model's files are right"),
+      options.check);
+  AddTokenizeFlags(add("tokenize",
+                       "Show the tokens of a text, without a "
+                       "service"),
+                   options.tokenize);
+  add(kPlanVerb, "Show what each card of a group would hold");
+  AddCompletionFlags(add("completion",
+                         "Print a script that completes all this "
+                         "in bash or zsh"),
+                     options.completion);
+  NameValues(app);
+}
+
+int Run(const CLI::App& app, const Options& options) {
+  if (app.got_subcommand("serve")) return RunServe(options.serve);
+  if (app.got_subcommand("chat")) return RunChat(options.chat);
+  if (app.got_subcommand("generate")) return RunGenerate(options.generate);
+  if (app.got_subcommand("check")) return RunCheck(options.check);
+  if (app.got_subcommand("tokenize")) return RunTokenize(options.tokenize);
+  if (app.got_subcommand("completion"))
+    return RunCompletion(options.completion, app);
+  return RunStatus(options.status);
+}
+
+// Tells of a word that is no verb; CLI11 would say that one is missing.
+bool RefuseVerb(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands({}))
+    names.push_back(verb->get_name());
+  if (std::find(names.begin(), names.end(), word) != names.end()) return false;
+  const std::string last = names.back();
+  names.pop_back();
+  std::fprintf(stderr, "phalanx: the verb is %s; must be %s or %s\n",
+               word.c_str(), absl::StrJoin(names, ", ").c_str(), last.c_str());
+  return true;
+}
+
 int Main(int argc, char** argv) {
   // Its flags are those of another program.
-  if (argc > 1 && std::string(argv[1]) == "plan")
+  if (argc > 1 && std::string(argv[1]) == kPlanVerb)
     return RunPlan(argc - 1, argv + 1);
   // Debian's Abseil aborts on a lock inversion seen once, gRPC's own included.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  CLI::App app("phalanx: serve a model on this machine, and talk to it.");
-  app.set_version_flag("--version", std::string("phalanx ") + kVersion);
+  CLI::App app("phalanx: serve a model on this machine, and talk to it.",
+               "phalanx");
+  app.formatter(std::make_shared<HelpFormat>());
+  app.set_help_flag("--help,-h", "Show this, and end");
+  app.set_version_flag("--version", std::string("phalanx ") + kVersion,
+                       "Show the version, and end");
   app.footer(
       "Examples:\n"
       "  phalanx serve --tp-size 2       start, until Ctrl-C\n"
       "  phalanx chat 'What is 2 + 3?'   in a second terminal\n"
       "  phalanx chat                    a conversation\n"
       "  phalanx status                  how the ranks are\n"
+      "  phalanx check                   whether all of it works\n"
       "  phalanx plan --help             what a card would hold\n"
+      "  phalanx completion --help       all this on Tab\n"
       "`phalanx VERB --help` has the flags of a verb.\n"
       "Exit codes: 0 done, 1 refused or failed, 130 Ctrl-C, above 100 a wrong "
       "flag.");
   app.require_subcommand(1);
-
-  ServeOptions serve;
-  AddServeFlags(*app.add_subcommand("serve", "Serve a model on this machine"),
-                serve);
-  ChatOptions chat;
-  AddChatFlags(*app.add_subcommand("chat", "Ask, or have a conversation"),
-               chat);
-  GenerateOptions generate;
-  AddGenerateFlags(*app.add_subcommand("generate", "Continue a raw prompt"),
-                   generate);
-  StatusOptions status;
-  AddStatusFlags(*app.add_subcommand("status", "Show the service's state"),
-                 status);
-  app.add_subcommand("plan", "Show what each card of a group would hold");
-  const auto verbs = app.get_subcommands([](CLI::App*) { return true; });
-  if (argc > 1 && argv[1][0] != '-' &&
-      std::none_of(verbs.begin(), verbs.end(),
-                   [&](CLI::App* verb) { return verb->check_name(argv[1]); })) {
-    std::fprintf(stderr,
-                 "phalanx: the verb is %s; must be serve, chat, generate, "
-                 "status or plan\n",
-                 argv[1]);
+  Options options;
+  AddVerbs(app, options);
+  if (argc > 1 && argv[1][0] != '-' && RefuseVerb(app, argv[1]))
     return static_cast<int>(CLI::ExitCodes::ExtrasError);
-  }
   CLI11_PARSE(app, argc, argv);
-
-  if (app.got_subcommand("serve")) return RunServe(serve);
-  if (app.got_subcommand("chat")) return RunChat(chat);
-  if (app.got_subcommand("generate")) return RunGenerate(generate);
-  return RunStatus(status);
+  return Run(app, options);
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "gateway/cli/plan.h"
 
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -8,12 +11,26 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "gateway/cli/child_process.h"
 
 namespace phalanx {
+namespace {
+
+std::string WorkerProgram() { return ProgramFolder() + "/phalanx-worker"; }
+
+std::string ReadToEnd(int fd) {
+  std::string text;
+  char chunk[4096];
+  for (ssize_t n; (n = read(fd, chunk, sizeof(chunk))) > 0;)
+    text.append(chunk, n);
+  return text;
+}
+
+}  // namespace
 
 int RunPlan(int argc, char** argv) {
-  std::string worker = ProgramFolder() + "/phalanx-worker";
+  std::string worker = WorkerProgram();
   std::vector<char*> args = {worker.data()};
   args.insert(args.end(), argv, argv + argc);
   args.push_back(nullptr);
@@ -21,6 +38,33 @@ int RunPlan(int argc, char** argv) {
   std::fprintf(stderr, "phalanx plan: %s cannot be run: %s\n", worker.c_str(),
                std::strerror(errno));
   return 1;
+}
+
+absl::StatusOr<VerbEntry> ListPlanFlags() {
+  std::string worker = WorkerProgram();
+  std::string verb = kPlanVerb;
+  std::string flag = "--list-flags";
+  char* const args[] = {worker.data(), verb.data(), flag.data(), nullptr};
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    return absl::ResourceExhaustedError("no pipe to phalanx-worker");
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  pid_t pid = -1;
+  const int error =
+      posix_spawn(&pid, worker.c_str(), &actions, nullptr, args, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(ends[1]);
+  const std::string text = error == 0 ? ReadToEnd(ends[0]) : "";
+  close(ends[0]);
+  int status = 0;
+  if (error == 0) waitpid(pid, &status, 0);
+  const absl::StatusOr<VerbEntry> flags = ParseVerbJson(text);
+  if (error != 0 || status != 0 || !flags.ok())
+    return absl::NotFoundError(
+        absl::StrCat(worker, " does not list its flags"));
+  return flags;
 }
 
 }  // namespace phalanx

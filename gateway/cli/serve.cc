@@ -25,7 +25,9 @@
 #include "common/status.h"
 #include "gateway/cli/child_process.h"
 #include "gateway/cli/client.h"
+#include "gateway/cli/default_model.h"
 #include "gateway/cli/launcher.h"
+#include "gateway/cli/progress_bar.h"
 #include "gateway/cli/run_file.h"
 #include "nlohmann/json.hpp"
 
@@ -38,24 +40,16 @@ constexpr int kStartPollMs = 20;
 constexpr int kServePollMs = 200;
 constexpr double kStopGraceSeconds = 8;
 
-// The model that the repository carries, for an installed or a built program.
-absl::StatusOr<std::string> DefaultModel() {
-  for (const char* place : {"/../share/phalanx/models/phalanx-mini",
-                            "/../../../deploy/models/phalanx-mini"}) {
-    const fs::path path = ProgramFolder() + place;
-    if (fs::exists(path / "config.json")) return fs::canonical(path).string();
-  }
-  return absl::NotFoundError(
-      "the small model that comes with Phalanx is not beside this program; "
-      "give --model");
-}
-
 // What the children say, and what of it the parent must know.
 class ChildTalk {
  public:
+  // `bar` makes room on the terminal for what children write.
+  explicit ChildTalk(ProgressBar& bar) : bar_(bar) {}
+
   void Take(const std::string& name, absl::string_view line) {
     const Entry entry = Entry::parse(line.begin(), line.end(), nullptr,
                                      /*allow_exceptions=*/false);
+    bar_.Clear();
     Relay(name, line, entry);
     if (!entry.is_object()) {
       // A refused flag, or a CHECK: the first line says what, the rest more.
@@ -108,6 +102,7 @@ class ChildTalk {
         write(STDERR_FILENO, text.data(), text.size());
   }
 
+  ProgressBar& bar_;
   std::map<std::string, std::string> errors_;  // By child.
 };
 
@@ -219,7 +214,8 @@ std::vector<ChildSpec> Children(const ServeOptions& options,
 // Until the gateway says that the group is ready; then `moe_mode` is what the
 // ranks settled on. OK also when stopped.
 absl::Status WaitReady(Launcher& launcher, const ChildTalk& talk,
-                       const std::atomic<int>& stop, std::string& moe_mode) {
+                       ProgressBar& bar, const std::atomic<int>& stop,
+                       std::string& moe_mode) {
   std::unique_ptr<v1::Admin::Stub> admin;
   while (stop.load() == 0) {
     if (const auto death = launcher.Poll(kStartPollMs)) {
@@ -232,7 +228,12 @@ absl::Status WaitReady(Launcher& launcher, const ChildTalk& talk,
     if (admin == nullptr)
       admin = v1::Admin::NewStub(ChannelTo(talk.admin_address));
     const auto status = FetchStatus(*admin);
-    if (status.ok() && status->state() == "ready") {
+    if (!status.ok()) continue;
+    if (const auto loading = LoadingOf(*status))
+      bar.Show(*loading);
+    else
+      bar.Clear();
+    if (status->state() == "ready") {
       if (status->groups_size() > 0 && status->groups(0).ranks_size() > 0)
         moe_mode = status->groups(0).ranks(0).worker().moe_mode();
       return absl::OkStatus();
@@ -246,14 +247,16 @@ absl::Status Supervise(const ServeOptions& options,
   MonotonicClock clock;
   const double started = clock.now_seconds();
   ASSIGN_OR_RETURN(const std::string sockets, MakeSocketFolder());
-  ChildTalk talk;
+  ProgressBar bar(STDERR_FILENO, clock);
+  ChildTalk talk(bar);
   Launcher launcher(Children(options, sockets, talk), clock,
                     [&](const std::string& name, absl::string_view line) {
                       talk.Take(name, line);
                     });
   absl::Status status = launcher.StartAll();
   std::string moe_mode = options.moe_mode;
-  if (status.ok()) status = WaitReady(launcher, talk, stop, moe_mode);
+  if (status.ok()) status = WaitReady(launcher, talk, bar, stop, moe_mode);
+  bar.Clear();
   if (status.ok() && stop.load() == 0) {
     WriteRunFile({.address = talk.address,
                   .admin_address = talk.admin_address,
@@ -375,7 +378,7 @@ int RunServe(const ServeOptions& given) {
   ServeOptions options = given;
   absl::Status status;
   if (options.model_dir.empty()) {
-    auto model = DefaultModel();
+    auto model = DefaultModelDir();
     status = model.status();
     if (status.ok()) options.model_dir = *std::move(model);
   }

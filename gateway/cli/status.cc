@@ -10,6 +10,7 @@
 #include "common/status.h"
 #include "gateway/cli/client.h"
 #include "gateway/cli/event_json.h"
+#include "gateway/cli/progress_bar.h"
 
 namespace phalanx {
 namespace {
@@ -83,6 +84,13 @@ std::string Held(const v1::WorkerStatus& worker) {
   return Bytes(bytes);
 }
 
+// The state, and while it loads how far that is.
+std::string StateText(const v1::WorkerStatus& worker) {
+  const std::string word = StateWord(worker.state());
+  if (worker.state() != v1::RANK_STATE_LOADING) return word;
+  return absl::StrFormat("%s %d%%", word, Percent(worker.load_progress()));
+}
+
 // resident, or offload with its bank; of the first rank that says.
 std::string MoeText(const v1::GroupStatus& group) {
   for (const v1::RankStatus& rank : group.ranks()) {
@@ -114,7 +122,7 @@ std::string GroupText(const v1::GroupStatus& group) {
       continue;
     }
     Row row = {absl::StrCat(i),
-               StateWord(w.state()),
+               StateText(w),
                absl::StrCat(w.epoch()),
                absl::StrCat(w.steps()),
                Used(w.kv_blocks_used(), w.kv_blocks_total()),

@@ -55,9 +55,15 @@ std::string DetailOf(const std::vector<v1::RankStatus>& ranks) {
   return "";
 }
 
-// Ranks that are all ready may still be of two epochs, or listed in the wrong
-// order; empty if neither.
-std::string WhyNotOneGroup(const std::vector<v1::RankStatus>& ranks) {
+// Ranks that are all ready may still be of two epochs, listed in the wrong
+// order, or of another model than the tokenizer; empty if none of these.
+std::string WhyNotOneGroup(const std::vector<v1::RankStatus>& ranks,
+                           int64_t tokenizer_size) {
+  const int64_t vocab_size = ranks.front().worker().model().vocab_size();
+  if (vocab_size < tokenizer_size)
+    return absl::StrCat("vocab_size is ", vocab_size,
+                        "; must be at least the tokenizer's ", tokenizer_size,
+                        " ids: workers and gateway have different models");
   for (size_t r = 0; r < ranks.size(); ++r) {
     const v1::WorkerStatus& worker = ranks[r].worker();
     if (worker.rank() != static_cast<int>(r) ||
@@ -75,10 +81,11 @@ std::string WhyNotOneGroup(const std::vector<v1::RankStatus>& ranks) {
 
 WorkerGroup::WorkerGroup(std::string name, std::vector<std::string> addresses,
                          std::function<void(bool)> on_change,
-                         Observer* observer)
+                         int64_t tokenizer_size, Observer* observer)
     : name_(std::move(name)),
       addresses_(std::move(addresses)),
       on_change_(std::move(on_change)),
+      tokenizer_size_(tokenizer_size),
       observer_(observer != nullptr ? *observer : no_observer_) {
   CHECK(!addresses_.empty());
   View unseen;
@@ -220,7 +227,7 @@ std::shared_ptr<const WorkerGroup::View> WorkerGroup::Look() {
   seen.state = StateName(seen.ranks);
   seen.detail = DetailOf(seen.ranks);
   if (seen.state == "ready") {
-    seen.detail = WhyNotOneGroup(seen.ranks);
+    seen.detail = WhyNotOneGroup(seen.ranks, tokenizer_size_);
     if (!seen.detail.empty()) seen.state = "forming";
   }
   seen.ready = seen.state == "ready";

@@ -48,11 +48,12 @@ class WorkerGroup {
 
   // addresses[r] is where rank r listens; at least one. `on_change` is called
   // on the watching thread whenever `ready` changes, and once at the start; a
-  // new epoch is told as a change to false and back. `observer` is lent; null:
-  // nobody looks.
+  // new epoch is told as a change to false and back. A group whose vocabulary
+  // has fewer than `tokenizer_size` ids is of another model, and never ready.
+  // `observer` is lent; null: nobody looks.
   WorkerGroup(std::string name, std::vector<std::string> addresses,
               std::function<void(bool ready)> on_change,
-              Observer* observer = nullptr);
+              int64_t tokenizer_size = 0, Observer* observer = nullptr);
   ~WorkerGroup();
 
   std::shared_ptr<const View> view() const;
@@ -79,6 +80,7 @@ class WorkerGroup {
   const std::string name_;
   const std::vector<std::string> addresses_;
   const std::function<void(bool)> on_change_;
+  const int64_t tokenizer_size_;
   Observer no_observer_;
   Observer& observer_;
   const MonotonicClock clock_;

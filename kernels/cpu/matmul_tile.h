@@ -6,6 +6,7 @@
 // set.
 
 #include <cstdint>
+#include <cstring>
 
 #include "kernels/bf16.h"
 #include "kernels/cpu/packed_layout.h"

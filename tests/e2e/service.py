@@ -126,7 +126,7 @@ class Service:
 
     def __init__(self, *flags, model=None, tp_size=1):
         self._command = serve_command(flags, model, tp_size)
-        self._surroundings = Surroundings()
+        self.surroundings = Surroundings()
         self._log = tempfile.TemporaryFile("a+")
         self._lines = queue.Queue()
         self.process = None
@@ -139,7 +139,7 @@ class Service:
                 stdout=subprocess.PIPE,
                 stderr=self._log,
                 text=True,
-                env=self._surroundings.environment(),
+                env=self.surroundings.environment(),
             )
             threading.Thread(target=self._read, daemon=True).start()
             self.ready = self._wait_ready()
@@ -161,14 +161,14 @@ class Service:
                 self.process.send_signal(signal.SIGTERM)
                 code = self.process.wait(STOP_SECONDS)
                 assert code == 0, f"serve ended with {code} on SIGTERM\n{self.log()}"
-            self._surroundings.nothing_left()
+            self.surroundings.nothing_left()
         finally:
             if error:
                 print(self.log()[-4000:])
             self._close()
 
     def _close(self):
-        self._surroundings.close()
+        self.surroundings.close()
         if self.process:
             self.process.wait()
         self._log.close()
@@ -189,13 +189,13 @@ class Service:
         return self._log.read()
 
     def processes(self):
-        return self._surroundings.processes()
+        return self.surroundings.processes()
 
     def kill(self, role, number=signal.SIGKILL):
         os.kill(self.processes()[role], number)
 
     def nothing_left(self, seconds):
-        self._surroundings.nothing_left(seconds)
+        self.surroundings.nothing_left(seconds)
 
     def channel(self, which="address"):
         """A connection of its own."""

@@ -167,6 +167,9 @@ class TensorParallelTest(unittest.TestCase):
     def test_golden_model_moe_text_answers_alike_at_every_size(self):
         self.golden("moe_text", (1, 2))
 
+    def test_golden_model_dense_answers_alike_at_every_size(self):
+        self.golden("dense", (1, 2, 4))
+
     def test_a_model_without_a_tokenizer_refuses_text_by_the_fields_name(self):
         with Service(model=f"{GOLDEN_MODELS}/moe_text") as service:
             stopping = {"max_tokens": 1, "stop_strings": ["a"]}

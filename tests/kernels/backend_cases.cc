@@ -1,14 +1,22 @@
 #include "tests/kernels/backend_cases.h"
 
+#include <cctype>
 #include <utility>
 
+#include "absl/strings/str_split.h"
 #include "common/check.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/missing_ops.h"
 #include "kernels/reference/reference_backend.h"
+#include "tests/cuda_on_cpu/emulated_mma.h"
 
 namespace phalanx {
 namespace {
+
+// Little, so that weights of tests come through it in several parts.
+constexpr int64_t kCudaStagingBytes = 128 << 10;
 
 BackendCase CpuCase(std::string name, Isa isa, KernelFamily family) {
   return {std::move(name), [isa, family](int threads) {
@@ -21,6 +29,21 @@ BackendCase CpuCase(std::string name, Isa isa, KernelFamily family) {
             CHECK(backend.ok());
             return *std::move(backend);
           }};
+}
+
+// The CUDA sources on this processor (tests/cuda_on_cpu).
+BackendCase CudaCase(std::string name, bool tensor_cores) {
+  return {std::move(name),
+          [tensor_cores](int) {
+            CudaBackendConfig config;
+            config.staging_bytes = kCudaStagingBytes;
+            config.tensor_cores = tensor_cores;
+            auto backend = CreateCudaBackend(
+                config, cuda_on_cpu::EmulatedTensorCoreProduct);
+            CHECK(backend.ok());
+            return *std::move(backend);
+          },
+          cuda::kMissingOps};
 }
 
 std::vector<BackendCase> MakeCases() {
@@ -38,10 +61,25 @@ std::vector<BackendCase> MakeCases() {
     cases.push_back(
         CpuCase("cpu_bf16dot_avx512", Isa::kAvx512, KernelFamily::kBf16Dot));
   }
+  cases.push_back(CudaCase("cuda_on_cpu_scalar", /*tensor_cores=*/false));
+  cases.push_back(CudaCase("cuda_on_cpu_tensor", /*tensor_cores=*/true));
   return cases;
 }
 
 }  // namespace
+
+std::string MissingOpOf(const BackendCase& backend, const std::string& name) {
+  for (const absl::string_view op :
+       absl::StrSplit(backend.missing_ops, ", ", absl::SkipEmpty())) {
+    const std::string missing(op);
+    const size_t at = name.find(missing);
+    if (at == std::string::npos) continue;
+    // The next word begins with a capital or a number: no Route in Routed.
+    const char next = name[at + missing.size()];
+    if (!std::islower(static_cast<unsigned char>(next))) return missing;
+  }
+  return "";
+}
 
 const std::vector<BackendCase>& BackendCases() {
   static const std::vector<BackendCase> cases = MakeCases();

@@ -47,6 +47,7 @@ class OpsAgreement
 
 TEST_P(OpsAgreement, OfAllItemsWithTheReference) {
   const auto& [backend, program] = GetParam();
+  PHALANX_SKIP_IF_MISSING(backend, program.name);
   Rig rig(backend.make(/*threads=*/2));
   Rig oracle(std::make_unique<ReferenceBackend>());
   const std::vector<int64_t> items = Range(0, program.items);

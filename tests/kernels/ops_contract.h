@@ -40,8 +40,21 @@ inline void ExpectNear(const Floats& got, const std::vector<double>& want,
   }
 }
 
+// `of` is the operation, or a name that has it in it. In a test, by itself.
+#define PHALANX_SKIP_IF_MISSING(backend, of)                                  \
+  if (const std::string missing_op = ::phalanx::MissingOpOf((backend), (of)); \
+      !missing_op.empty())                                                    \
+  GTEST_SKIP() << (backend).name << " has no " << missing_op
+
 class OpsContract : public testing::TestWithParam<BackendCase> {
  protected:
+  // A test has the operation that it is of in its name.
+  void SetUp() override {
+    PHALANX_SKIP_IF_MISSING(
+        GetParam(),
+        testing::UnitTest::GetInstance()->current_test_info()->name());
+  }
+
   std::unique_ptr<Rig> NewRig() {
     return std::make_unique<Rig>(GetParam().make(/*threads=*/1));
   }

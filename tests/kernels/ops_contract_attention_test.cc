@@ -103,12 +103,12 @@ Floats Attend(Rig& rig, int64_t Nq, int64_t Nk, const Floats& q,
   return rig.Read(y);
 }
 
-TEST_P(OpsContract, AttentionToASingleTokenIsItsValue) {
+TEST_P(OpsContract, PagedAttentionToASingleTokenIsItsValue) {
   EXPECT_THAT(Attend(rig_, 1, 1, {3, 1}, {1, 2}, {5, -7}, 0.5f),
               ElementsAre(5, -7));
 }
 
-TEST_P(OpsContract, AttentionWeighsValuesBySoftmaxOfScaledScores) {
+TEST_P(OpsContract, PagedAttentionWeighsValuesBySoftmaxOfScaledScores) {
   // Scores 0 and 2 * 3 * 0.5 = 3.
   const double p = 1 / (1 + std::exp(-3.0));
 
@@ -116,7 +116,7 @@ TEST_P(OpsContract, AttentionWeighsValuesBySoftmaxOfScaledScores) {
              {1 - p, p}, Slack(rig_));
 }
 
-TEST_P(OpsContract, AttentionSeesThePastAndItselfButNoLaterToken) {
+TEST_P(OpsContract, PagedAttentionSeesThePastAndItselfButNoLaterToken) {
   // Equal scores, so each row is the mean of what it sees: one token of past.
   const Floats y = Attend(rig_, 1, 1, {0, 0, 0, 0, 0, 0}, Floats(8, 1),
                           {1, 0, 3, 0, 8, 0, 0, 4}, 1);
@@ -124,18 +124,18 @@ TEST_P(OpsContract, AttentionSeesThePastAndItselfButNoLaterToken) {
   ExpectNear(y, {2, 0, 4, 0, 3, 1}, Slack(rig_));
 }
 
-TEST_P(OpsContract, AttentionLetsNeighbouringQueryHeadsShareAKeyHead) {
+TEST_P(OpsContract, PagedAttentionLetsNeighbouringQueryHeadsShareAKeyHead) {
   EXPECT_THAT(Attend(rig_, 4, 2, Floats(8, 1), {1, 1, 1, 1}, {1, 2, 3, 4}, 1),
               ElementsAre(1, 2, 1, 2, 3, 4, 3, 4));
 }
 
-TEST_P(OpsContract, AttentionOfVeryLargeScoresDoesNotOverflow) {
+TEST_P(OpsContract, PagedAttentionOfVeryLargeScoresDoesNotOverflow) {
   EXPECT_THAT(Attend(rig_, 1, 1, {1024, 0}, {-1024, 0, 1024, 0, 512, 0},
                      {1, 0, 0, 1, 2, 2}, 1),
               ElementsAre(0, 1));
 }
 
-TEST_P(OpsContract, AttentionMergesSegmentsAndBlocksOfALongPast) {
+TEST_P(OpsContract, PagedAttentionMergesSegmentsAndBlocksOfALongPast) {
   // Equal scores over two and a half segments: the mean of 0, 1, 2, ... mod 8.
   constexpr int64_t kCount = 640;
   Floats values(2 * kCount, 1);
@@ -147,7 +147,7 @@ TEST_P(OpsContract, AttentionMergesSegmentsAndBlocksOfALongPast) {
   ExpectNear(y, {3.5, 1}, kCount * kF32Rounding);
 }
 
-TEST_P(OpsContract, AttentionFindsALargeScoreInAnySegment) {
+TEST_P(OpsContract, PagedAttentionFindsALargeScoreInAnySegment) {
   constexpr int64_t kCount = 600;
   for (int64_t place : {0, 63, 64, 255, 256, 300, 599}) {
     SCOPED_TRACE(place);
@@ -159,7 +159,7 @@ TEST_P(OpsContract, AttentionFindsALargeScoreInAnySegment) {
   }
 }
 
-TEST_P(OpsContract, AttentionRoundsProbabilitiesForTheValuesOnly) {
+TEST_P(OpsContract, PagedAttentionRoundsProbabilitiesForTheValuesOnly) {
   // Both scores of the running maximum's block: exp(0) = 1 and exp(-1). Their
   // sum is not rounded, so the mean of equal values is off by the rounding.
   const double p = std::exp(-1.0);

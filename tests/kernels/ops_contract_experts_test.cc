@@ -116,6 +116,7 @@ TEST_P(OpsContract, ExpertsDownSumsByExpertWhateverThePlaces) {
 }
 
 TEST_P(OpsContract, AnExpertWithoutATokenNeedsNoPlace) {
+  PHALANX_SKIP_IF_MISSING(GetParam(), "ExpertsGateUp");
   const PackedWeight& weight =
       rig_.Weight(1, 2, 2, {64, 0, 3, 0}, WeightLayout::kGateUp);
   const Routing routing = {rig_.I32({1, 1}, {1}), rig_.Param({1, 1}, {1}),

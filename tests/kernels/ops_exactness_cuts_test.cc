@@ -101,7 +101,7 @@ TEST_P(OpsExactnessCuts, GatedDeltaIsTheSameHoweverASequenceIsCut) {
   for (const Floats& result : results) EXPECT_EQ(result, results[0]);
 }
 
-TEST_P(OpsExactnessCuts, AttentionIsTheSameHoweverASequenceIsCut) {
+TEST_P(OpsExactnessCuts, PagedAttentionIsTheSameHoweverASequenceIsCut) {
   constexpr int64_t Nq = 4, Nk = 2, D = 32;
   const Floats q = Noise(8, kTokens * Nq * D);
   std::vector<Floats> results;
@@ -212,7 +212,7 @@ TEST_P(SlicedProducts, AreTheSameOnOneRankAndAddedOverMany) {
   }
 }
 
-TEST_P(SlicedProducts, OfExpertsAreTheSameOnOneRankAndAddedOverMany) {
+TEST_P(SlicedProducts, OfExpertsDownAreTheSameOnOneRankAndAddedOverMany) {
   const Floats whole = ExpertsDown(0, 1);
 
   for (int ranks : {2, 4, 8}) {

@@ -41,6 +41,23 @@ absl::StatusOr<Files> OpenFiles(const std::string& model_dir,
   return files;
 }
 
+// The tensors that are not in the file that the index names for them.
+NameList NotWhereTheIndexSays(std::map<std::string, std::string> index,
+                              const Checkpoint& checkpoint) {
+  for (const auto& file : checkpoint.files()) {
+    const std::string& path = file->path();
+    const std::string name = path.substr(path.rfind('/') + 1);
+    for (const StoredTensor& tensor : file->tensors()) {
+      const auto it = index.find(tensor.name);
+      if (it != index.end() && it->second == name) index.erase(it);
+    }
+  }
+  NameList left;
+  for (const auto& [tensor, file] : index)
+    left.Add(absl::StrCat(tensor, " (", file, ")"));
+  return left;
+}
+
 }  // namespace
 
 absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& model_dir) {
@@ -87,10 +104,7 @@ absl::StatusOr<Checkpoint> Checkpoint::Open(const std::string& model_dir) {
       return absl::DataLossError(absl::StrCat(model_dir, ": tensor ",
                                               absl::CEscape(tensors[i]->name),
                                               " is in two files"));
-  NameList absent;
-  for (const auto& [tensor, file] : index)
-    if (checkpoint.Find(tensor) == nullptr)
-      absent.Add(absl::StrCat(tensor, " (", file, ")"));
+  const NameList absent = NotWhereTheIndexSays(std::move(index), checkpoint);
   if (absent.count() > 0)
     return absl::DataLossError(absl::StrCat(
         index_path, ": ", absent.count(),

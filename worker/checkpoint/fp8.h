@@ -24,11 +24,20 @@ float Fp8E4M3ToF32(uint8_t code);
 // The blocks that `range` of a dimension touches, whole or in part.
 Range Fp8Blocks(Range range);
 
-// Columns `range` of a row of codes into `out`, as bf16(code * multiplier) with
-// one rounding. `scales` are the bf16 multipliers of the row's blocks, all of
-// them, of any alignment.
-void DequantiseFp8(std::span<const std::byte> codes, const std::byte* scales,
-                   Range range, uint16_t* out);
+// A stored matrix: codes [rows, cols], and the bf16 multipliers of its blocks,
+// row-major and of any alignment. A view.
+struct Fp8Matrix {
+  std::span<const std::byte> codes;
+  std::span<const std::byte> scales;
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+
+// Rows x columns of it into `out`, rows of which are `out_stride` elements
+// apart, as bf16(code * multiplier) with one rounding. The bits do not depend
+// on the calling thread's treatment of denormals.
+void DequantiseFp8(const Fp8Matrix& matrix, Range rows, Range columns,
+                   uint16_t* out, int64_t out_stride);
 
 }  // namespace phalanx
 

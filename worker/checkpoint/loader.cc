@@ -1,5 +1,6 @@
 #include "worker/checkpoint/loader.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -47,6 +48,7 @@ absl::StatusOr<Weights> WeightLoader::Load() {
     RETURN_IF_ERROR(LoadLayer(layer));
   RETURN_IF_ERROR(LoadPlain(kFinalNorm, -1, Fold::kOnePlus, &weights_.norm));
   RETURN_IF_ERROR(LoadRotary());
+  RETURN_IF_ERROR(jobs_.Run(options_.run));
   RETURN_IF_ERROR(backend_.Synchronize());
   return std::move(weights_);
 }
@@ -55,25 +57,38 @@ absl::Status WeightLoader::LoadVocabulary() {
   const int64_t rows = shape_.vocab_rows;
   const int64_t hidden = config_.hidden_size;
   const MatrixPiece embed = Piece(kEmbed, -1);
-  const Range owned = embed.ranges[0];
   ASSIGN_OR_RETURN(void* data,
                    AllocatePlain(rows * hidden * 2, MemoryComponent::kEmbedding,
                                  "embed_tokens"));
   weights_.embed = MakeTensor(data, DType::kBf16, rows, hidden);
-  // Padding stays as allocated: zero.
-  if (owned.size() > 0)
-    backend_.Upload(embed.data.data() + owned.begin * hidden * 2,
-                    Rows(weights_.embed, 0, owned.size()));
+  AddEmbeddingRows(embed);
   // Tied weights are one tensor of the file: counted once, and held in both
   // layouts.
   const MatrixPiece lm_head =
       config_.tie_word_embeddings ? embed : Piece(kLmHead, -1);
-  RETURN_IF_ERROR(LoadPacked(
+  return LoadPacked(
       "lm_head",
       {.rows = rows, .cols = hidden, .component = MemoryComponent::kLmHead},
-      {&lm_head, 1}, &weights_.lm_head));
-  MappedFile::DropPages(embed.data);
-  return absl::OkStatus();
+      {&lm_head, 1}, &weights_.lm_head);
+}
+
+// Some at a time, so that progress shows and read pages do not gather. Padding
+// stays as allocated: zero.
+void WeightLoader::AddEmbeddingRows(const MatrixPiece& embed) {
+  constexpr int64_t kStepBytes = 16 << 20;
+  const Range owned = embed.ranges[0];
+  const int64_t row_bytes = config_.hidden_size * 2;
+  const int64_t step = std::max<int64_t>(1, kStepBytes / row_bytes);
+  for (int64_t row = 0; row < owned.size(); row += step) {
+    const int64_t count = std::min(step, owned.size() - row);
+    const std::span<const std::byte> bytes =
+        embed.data.subspan(static_cast<size_t>((owned.begin + row) * row_bytes),
+                           static_cast<size_t>(count * row_bytes));
+    jobs_.AddForCaller(count * row_bytes, [this, bytes, row, count] {
+      backend_.Upload(bytes.data(), Rows(weights_.embed, row, count));
+      MappedFile::DropPages(bytes);
+    });
+  }
 }
 
 absl::Status WeightLoader::LoadRotary() {
@@ -95,8 +110,8 @@ absl::Status WeightLoader::LoadLayer(int layer) {
   LayerWeights& out = weights_.layers[static_cast<size_t>(layer)];
   RETURN_IF_ERROR(
       LoadPlain(kInputNorm, layer, Fold::kOnePlus, &out.mixer_norm));
-  RETURN_IF_ERROR(
-      LoadPlain(kPostAttentionNorm, layer, Fold::kOnePlus, &out.moe_norm));
+  RETURN_IF_ERROR(LoadPlain(kPostAttentionNorm, layer, Fold::kOnePlus,
+                            &out.feed_forward_norm));
   if (config_.layer_types[static_cast<size_t>(layer)] ==
       LayerKind::kFullAttention) {
     RETURN_IF_ERROR(
@@ -104,7 +119,9 @@ absl::Status WeightLoader::LoadLayer(int layer) {
   } else {
     RETURN_IF_ERROR(LoadGdn(layer, &out.mixer.emplace<GdnWeights>()));
   }
-  return LoadMoe(layer, &out.moe);
+  if (!config_.has_experts())
+    return LoadMlp(layer, &out.feed_forward.emplace<MlpWeights>());
+  return LoadMoe(layer, &out.feed_forward.emplace<MoeWeights>());
 }
 
 MatrixPiece WeightLoader::Piece(TensorRole role, int layer, int expert) {
@@ -142,15 +159,15 @@ absl::Status WeightLoader::LoadPacked(absl::string_view what, MatrixSize size,
   ASSIGN_OR_RETURN(*out,
                    backend_.AllocateWeight(1, size.rows, size.cols, size.layout,
                                            size.component, what));
-  Pack(pieces, 0, out);
+  jobs_.Add(out->share_bytes(),
+            [this, out, pieces = std::vector(pieces.begin(), pieces.end())](
+                LoadJobs::Scratch* scratch) {
+              backend_.PackWeight(
+                  Assemble(pieces, out->rows, out->cols, scratch), 0, *out);
+              for (const MatrixPiece& piece : pieces)
+                MappedFile::DropPages(piece.data);
+            });
   return absl::OkStatus();
-}
-
-void WeightLoader::Pack(std::span<const MatrixPiece> pieces, int64_t index,
-                        PackedWeight* out) {
-  backend_.PackWeight(Assemble(pieces, out->rows, out->cols, &scratch_), index,
-                      *out);
-  for (const MatrixPiece& piece : pieces) MappedFile::DropPages(piece.data);
 }
 
 absl::StatusOr<void*> WeightLoader::AllocatePlain(int64_t bytes,

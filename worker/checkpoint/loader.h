@@ -4,6 +4,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/load_jobs.h"
 #include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/weights.h"
 
@@ -13,15 +14,20 @@ struct LoadOptions {
   // False where a bank holds the routed experts (worker/experts): then
   // MoeWeights::experts_* stay empty.
   bool routed_experts = true;
+  // How many put matrices together at once, and whom they tell.
+  LoadJobs::RunOptions run;
 };
 
 // Copies one rank's share of a checkpoint into the backend's memory, laid out
-// as weights.h says. `shape` is MakeLocalShape's for `config`. On the host it
-// takes a temporary of at most the largest matrix of the rank; pages of the
-// mapped files are given back as they are done with.
+// as weights.h says; the same bytes whatever the threads. `shape` is
+// MakeLocalShape's for `config`. Everything is allocated before the first byte
+// is copied. On the host each thread takes a temporary of at most the largest
+// matrix of the rank; pages of the mapped files are given back as they are done
+// with.
 //
 // DATA_LOSS lists all tensors that are missing, unexpected or mis-shaped;
-// RESOURCE_EXHAUSTED comes from the backend and names the weight. Call from the
+// RESOURCE_EXHAUSTED comes from the backend and names the weight; CANCELLED
+// follows options.run.stop, at the next matrix. Call from the
 // thread that may call Allocate; the result must die before the backend, and
 // does not need the checkpoint any more.
 absl::StatusOr<Weights> LoadWeights(const Checkpoint& checkpoint,

@@ -2,7 +2,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
-#include "worker/checkpoint/expert_reader.h"
 #include "worker/checkpoint/weight_loader.h"
 
 namespace phalanx {
@@ -132,17 +131,37 @@ absl::Status WeightLoader::LoadExperts(int layer, MoeWeights* out) {
                                            WeightLayout::kPlain,
                                            MemoryComponent::kRoutedExperts,
                                            absl::StrCat(where, "down")));
-  const ExpertReader reader(table_, config_, shape_);
-  for (int e = 0; e < experts; ++e) {
-    backend_.PackWeight(reader.GateUp(layer, e, &scratch_), e,
-                        out->experts_gate_up);
-    backend_.PackWeight(reader.Down(layer, e, &scratch_), e,
-                        out->experts_down);
-    reader.Drop(layer, e);
-  }
-  weights_.expert_bytes +=
-      out->experts_gate_up.share_bytes() + out->experts_down.share_bytes();
+  const int64_t expert_bytes =
+      (out->experts_gate_up.share_bytes() + out->experts_down.share_bytes()) /
+      experts;
+  for (int e = 0; e < experts; ++e)
+    jobs_.Add(expert_bytes, [this, out, layer, e](LoadJobs::Scratch* scratch) {
+      backend_.PackWeight(expert_reader_.GateUp(layer, e, scratch), e,
+                          out->experts_gate_up);
+      backend_.PackWeight(expert_reader_.Down(layer, e, scratch), e,
+                          out->experts_down);
+      expert_reader_.Drop(layer, e);
+    });
+  weights_.expert_bytes += experts * expert_bytes;
   return absl::OkStatus();
+}
+
+absl::Status WeightLoader::LoadMlp(int layer, MlpWeights* out) {
+  const std::string where = absl::StrCat("layers.", layer, ".mlp.");
+  const MatrixPiece gate_up[] = {Piece(kMlpGateProj, layer),
+                                 Piece(kMlpUpProj, layer)};
+  RETURN_IF_ERROR(LoadPacked(absl::StrCat(where, "gate_up"),
+                             {.rows = 2 * shape_.mlp_width,
+                              .cols = config_.hidden_size,
+                              .layout = WeightLayout::kGateUp,
+                              .component = MemoryComponent::kMlp},
+                             gate_up, &out->gate_up));
+  const MatrixPiece down = Piece(kMlpDownProj, layer);
+  return LoadPacked(absl::StrCat(where, "down"),
+                    {.rows = config_.hidden_size,
+                     .cols = shape_.mlp_width,
+                     .component = MemoryComponent::kMlp},
+                    {&down, 1}, &out->down);
 }
 
 }  // namespace phalanx

@@ -24,6 +24,7 @@ std::string Obstacle(const ModelConfig& config, int64_t tp_size) {
       {"moe_intermediate_size", config.moe_intermediate_size},
       {"shared_expert_intermediate_size",
        config.shared_expert_intermediate_size},
+      {"intermediate_size", config.intermediate_size},
   };
   for (const auto& [field, value] : divided)
     if (value % tp_size != 0)
@@ -78,6 +79,7 @@ absl::StatusOr<LocalShape> MakeLocalShape(const ModelConfig& config, int rank,
   shape.moe_slices = shape.slices;
   shape.expert_width = config.moe_intermediate_size / tp_size;
   shape.shared_width = config.shared_expert_intermediate_size / tp_size;
+  shape.mlp_width = config.intermediate_size / tp_size;
   shape.vocab_rows = CeilDivide(config.vocab_size, tp_size);
   shape.first_vocab = rank * shape.vocab_rows;
   return shape;

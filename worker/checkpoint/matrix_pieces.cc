@@ -21,23 +21,20 @@ int64_t TotalSize(const std::vector<Range>& ranges) {
 
 // As CopyPiece, for codes and multipliers.
 void DequantisePiece(const MatrixPiece& piece, uint16_t* out) {
-  const int64_t scale_row_bytes =
-      CeilDivide(piece.cols, kFp8Block) * kBf16Bytes;
-  const auto copy = [&](int64_t row, Range columns) {
-    DequantiseFp8(piece.data.subspan(static_cast<size_t>(row * piece.cols),
-                                     static_cast<size_t>(piece.cols)),
-                  piece.scales.data() + row / kFp8Block * scale_row_bytes,
-                  columns, out);
-    out += columns.size();
-  };
-  if (piece.by_columns) {
-    for (int64_t row = 0; row < piece.rows; ++row)
-      for (const Range& range : piece.ranges) copy(row, range);
-    return;
+  const Fp8Matrix matrix = {.codes = piece.data,
+                            .scales = piece.scales,
+                            .rows = piece.rows,
+                            .cols = piece.cols};
+  const int64_t stride = piece.piece_cols();
+  for (const Range& range : piece.ranges) {
+    if (piece.by_columns) {
+      DequantiseFp8(matrix, {0, piece.rows}, range, out, stride);
+      out += range.size();
+    } else {
+      DequantiseFp8(matrix, range, {0, piece.cols}, out, stride);
+      out += range.size() * stride;
+    }
   }
-  for (const Range& range : piece.ranges)
-    for (int64_t row = range.begin; row < range.end; ++row)
-      copy(row, {0, piece.cols});
 }
 
 // Copies the piece to `out`, which has room for all of it.
@@ -102,7 +99,13 @@ MatrixPiece MakePiece(const StoredTensor& tensor, const StoredTensor* scales,
   }
   piece.data = tensor.data.subspan(static_cast<size_t>(index) * bytes, bytes);
   piece.by_columns = slice.dim == static_cast<int>(rank) - 1;
-  piece.ranges = slice.ranges;
+  // Ranges that touch are one run of the file.
+  for (const Range& range : slice.ranges) {
+    if (!piece.ranges.empty() && piece.ranges.back().end == range.begin)
+      piece.ranges.back().end = range.end;
+    else
+      piece.ranges.push_back(range);
+  }
   if (slice.dim == TensorSlice::kWhole) piece.ranges = {{0, piece.rows}};
   return piece;
 }
@@ -128,7 +131,12 @@ const uint16_t* Assemble(std::span<const MatrixPiece> pieces, int64_t rows,
     const uint16_t* in_place = InPlace(pieces[0]);
     if (in_place != nullptr) return in_place;
   }
-  scratch->resize(static_cast<size_t>(rows * cols));
+  // Never grown with its old contents at hand, nor shrunk: that would take
+  // memory, and zeros, that nobody needs.
+  if (std::ssize(*scratch) < rows * cols) {
+    std::vector<uint16_t>().swap(*scratch);
+    scratch->resize(static_cast<size_t>(rows * cols));
+  }
   uint16_t* out = scratch->data();
   for (const MatrixPiece& piece : pieces) {
     CopyPiece(piece, out);

@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "kernels/sequences.h"
+#include "worker/checkpoint/foreign_format.h"
 #include "worker/checkpoint/fp8.h"
 #include "worker/checkpoint/json_fields.h"
 
@@ -26,28 +27,44 @@ constexpr int64_t kMaxExperts = 8192;
 constexpr int64_t kMaxVocab = 1 << 24;
 constexpr int64_t kMaxPositions = 1 << 27;
 constexpr double kMaxTheta = 1e15;
+// Below these, f32 would divide by zero or turn angles into infinities.
+constexpr double kMinEps = 1e-12;
+constexpr double kMinTheta = 1;
 
 // A slice of a contraction is packed in pairs of columns, and there are
 // kContractionSlices of them (design.md section 3, rule 1).
 constexpr int64_t kContractionUnit = 2 * kContractionSlices;
 
-constexpr absl::string_view kModelTypes =
-    "\"qwen3_5_moe\", \"qwen3_5_moe_text\" or \"qwen3_next\"";
+// A model_type, what it says of the rest, and the model_type of its text_config
+// where it has one.
+struct ModelType {
+  absl::string_view name;
+  Dialect dialect;
+  bool dense;
+  absl::string_view text;
+};
 
-absl::StatusOr<Dialect> ReadDialect(const std::string& model_type) {
-  if (model_type == "qwen3_5_moe") return Dialect::kNested;
-  if (model_type == "qwen3_5_moe_text") return Dialect::kFlat;
-  if (model_type == "qwen3_next") return Dialect::kNext;
-  constexpr absl::string_view kUse =
-      "; use a checkpoint of model_type qwen3_5_moe, qwen3_5_moe_text or "
-      "qwen3_next";
-  for (const char* known : {"qwen3_5", "qwen3_5_text"}) {
-    if (model_type == known)
-      return absl::UnimplementedError(absl::StrCat(
-          "model_type \"", model_type, "\" is not served yet", kUse));
-  }
-  return BadField("model_type", model_type,
-                  absl::StrCat("must be ", kModelTypes));
+constexpr ModelType kModelTypes[] = {
+    {"qwen3_5_moe", Dialect::kNested, false, "qwen3_5_moe_text"},
+    {"qwen3_5_moe_text", Dialect::kFlat, false, ""},
+    {"qwen3_next", Dialect::kNext, false, ""},
+    {"qwen3_5", Dialect::kNested, true, "qwen3_5_text"},
+    {"qwen3_5_text", Dialect::kFlat, true, ""},
+};
+
+std::string ModelTypeRule() {
+  return absl::StrCat(
+      "must be one of ",
+      absl::StrJoin(kModelTypes, ", ",
+                    [](std::string* out, const ModelType& type) {
+                      absl::StrAppend(out, "\"", type.name, "\"");
+                    }));
+}
+
+absl::StatusOr<ModelType> ReadModelType(const std::string& name) {
+  for (const ModelType& type : kModelTypes)
+    if (type.name == name) return type;
+  return BadField("model_type", name, ModelTypeRule());
 }
 
 // Not json == "word": GCC 12 warns wrongly about its inlined conversion.
@@ -55,13 +72,22 @@ bool IsWord(const Json& value, absl::string_view word) {
   return value.is_string() && value.get_ref<const std::string&>() == word;
 }
 
-// A known way to store weights that is not served.
+// A known way to store weights that is not served; `more` may name it better.
 absl::Status RefuseQuantization(absl::string_view key, const Json* value,
-                                absl::string_view rule) {
-  return absl::UnimplementedError(absl::StrCat(
-      key, " is ", value == nullptr ? "absent" : RenderJson(*value),
-      ", which is not served; ", rule,
-      ": use the block-FP8 or the bf16 release of this model"));
+                                absl::string_view rule,
+                                absl::string_view more = "") {
+  return NotServed(
+      absl::StrCat(key, " is ",
+                   value == nullptr ? "absent" : RenderJson(*value), more),
+      rule);
+}
+
+// What else names the format: "NVFP4", "nvfp4-pack-quantized".
+std::string Algorithm(const JsonFields& fields) {
+  for (const char* key : {"quant_algo", "format"})
+    if (const Json* value = fields.Find(key); value != nullptr)
+      return absl::StrCat(" (", key, " is ", RenderJson(*value), ")");
+  return "";
 }
 
 // Of the ways to store weights in fewer bits, FP8 in blocks is read.
@@ -98,7 +124,7 @@ absl::Status ReadQuantization(const Json& root, const Json& text,
       const Json* method = fields.Find("quant_method");
       if (method == nullptr || !IsWord(*method, "fp8"))
         return RefuseQuantization(absl::StrCat(key, ".quant_method"), method,
-                                  "must be \"fp8\"");
+                                  "must be \"fp8\"", Algorithm(fields));
       RETURN_IF_ERROR(ReadBlockFp8(fields));
       config->block_fp8 = true;
     }
@@ -139,10 +165,10 @@ void RequireArchitecture(JsonFields& fields) {
   if (!gate)
     fields.Refuse("attn_output_gate", false,
                   "must be true: attention is gated here");
-  const Json* dense = fields.Find("mlp_only_layers");
-  if (dense != nullptr && !dense->empty())
-    fields.Refuse("mlp_only_layers", *dense,
-                  "must be empty: every layer has experts here");
+  const Json* other_layers = fields.Find("mlp_only_layers");
+  if (other_layers != nullptr && !other_layers->empty())
+    fields.Refuse("mlp_only_layers", *other_layers,
+                  "must be empty: all layers are of one kind here");
   int64_t step = 1;
   fields.Int("decoder_sparse_step", 1, 1, &step, JsonFields::kOptional);
 }
@@ -154,7 +180,7 @@ void ReadSizes(JsonFields& fields, ModelConfig* config) {
   fields.Int("max_position_embeddings", 1, kMaxPositions,
              &c.max_position_embeddings);
   double eps = 1e-6;
-  fields.Number("rms_norm_eps", {0, 1, true}, &eps, JsonFields::kOptional);
+  fields.Number("rms_norm_eps", {kMinEps, 1}, &eps, JsonFields::kOptional);
   c.rms_norm_eps = static_cast<float>(eps);
 
   fields.Int("num_attention_heads", 1, kMaxHeads, &c.num_attention_heads);
@@ -167,13 +193,32 @@ void ReadSizes(JsonFields& fields, ModelConfig* config) {
   fields.Int("linear_value_head_dim", 1, kMaxHeadDim, &c.linear_value_head_dim);
   fields.Int("linear_conv_kernel_dim", 2, kMaxConvWidth,
              &c.linear_conv_kernel_dim);
+}
 
+void ReadExperts(JsonFields& fields, ModelConfig* config) {
+  ModelConfig& c = *config;
   fields.Int("num_experts", 1, kMaxExperts, &c.num_experts);
   fields.Int("num_experts_per_tok", 1, kMaxExperts, &c.num_experts_per_tok);
   fields.Int("moe_intermediate_size", 1, kMaxWidth, &c.moe_intermediate_size);
   fields.Int("shared_expert_intermediate_size", 1, kMaxWidth,
              &c.shared_expert_intermediate_size);
   fields.Bool("norm_topk_prob", &c.norm_topk_prob);
+}
+
+// A dense model has one width, and no experts whose tensors would then be
+// missing.
+void ReadDenseMlp(JsonFields& fields, ModelConfig* config) {
+  fields.Int("intermediate_size", 1, kMaxWidth, &config->intermediate_size);
+  for (const char* key :
+       {"num_experts", "num_experts_per_tok", "moe_intermediate_size",
+        "shared_expert_intermediate_size"}) {
+    const Json* value = fields.Find(key);
+    if (value != nullptr && *value != 0)
+      fields.Refuse(
+          key, *value,
+          absl::StrCat("must be absent: model_type \"", config->model_type,
+                       "\" is a dense model, without experts"));
+  }
 }
 
 // layer_types wins over full_attention_interval where they disagree.
@@ -223,6 +268,25 @@ const Json* FindRope(JsonFields& fields) {
   return nullptr;
 }
 
+// How many frequencies follow time, height and width: text moves along all
+// three alike, so only the sum is of consequence.
+void CheckSections(JsonFields& rope, int64_t rotary_dim) {
+  const Json* sections = rope.Find("mrope_section");
+  if (sections == nullptr) return;
+  int64_t sum = 0;
+  bool whole = sections->is_array() && sections->size() == 3;
+  for (size_t i = 0; whole && i < 3; ++i) {
+    whole = (*sections)[i].is_number_unsigned() &&
+            (*sections)[i].get<uint64_t>() <= kMaxHeadDim;
+    if (whole) sum += (*sections)[i].get<int64_t>();
+  }
+  if (!whole || sum != rotary_dim / 2)
+    rope.Refuse(
+        "mrope_section", *sections,
+        absl::StrCat("must be three numbers that add up to ", rotary_dim / 2,
+                     ", half of the rotary dimensions"));
+}
+
 void ReadRope(JsonFields& fields, ModelConfig* config) {
   static const Json kNone = Json::object();
   const Json* found = FindRope(fields);
@@ -232,7 +296,7 @@ void ReadRope(JsonFields& fields, ModelConfig* config) {
     RequireWord(rope, key, {"default"}, {"yarn"});
   double partial = 0.25;
   JsonFields& theta_at = rope.Find("rope_theta") != nullptr ? rope : fields;
-  theta_at.Number("rope_theta", {0, kMaxTheta, true}, &config->rope_theta);
+  theta_at.Number("rope_theta", {kMinTheta, kMaxTheta}, &config->rope_theta);
   JsonFields& partial_at =
       rope.Find("partial_rotary_factor") != nullptr ? rope : fields;
   partial_at.Number("partial_rotary_factor", {0, 1, true}, &partial,
@@ -247,6 +311,8 @@ void ReadRope(JsonFields& fields, ModelConfig* config) {
                                config->rotary_dim,
                                ", which must be even and at least "
                                "2"));
+  CheckSections(rope, config->rotary_dim);
+  fields.Refuse(rope.status());
 }
 
 absl::Status RequireMultiple(absl::string_view name, int64_t value,
@@ -278,6 +344,7 @@ absl::Status CheckRelations(const ModelConfig& c) {
        c.linear_num_value_heads * c.linear_value_head_dim},
       {"moe_intermediate_size", c.moe_intermediate_size},
       {"shared_expert_intermediate_size", c.shared_expert_intermediate_size},
+      {"intermediate_size", c.intermediate_size},
   };
   for (const auto& contraction : contractions)
     RETURN_IF_ERROR(RequireMultiple(contraction.name, contraction.width, "",
@@ -293,10 +360,11 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json) {
   JsonFields root_fields(root, "");
   if (root_fields.Find("model_type") == nullptr)
     return absl::InvalidArgumentError(
-        absl::StrCat("model_type is absent; must be ", kModelTypes));
+        absl::StrCat("model_type is absent; ", ModelTypeRule()));
   root_fields.String("model_type", &config.model_type);
   RETURN_IF_ERROR(root_fields.status());
-  ASSIGN_OR_RETURN(config.dialect, ReadDialect(config.model_type));
+  ASSIGN_OR_RETURN(const ModelType type, ReadModelType(config.model_type));
+  config.dialect = type.dialect;
 
   const Json* text = &root;
   std::string path;
@@ -305,15 +373,20 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json) {
     path = "text_config.";
     if (text == nullptr || !text->is_object())
       return BadField("text_config", text == nullptr ? Json() : *text,
-                      "must be an object where model_type is \"qwen3_5_moe\"");
+                      absl::StrCat("must be an object where model_type is \"",
+                                   type.name, "\""));
   }
   RETURN_IF_ERROR(ReadQuantization(root, *text, &config));
 
   JsonFields fields(*text, path);
   if (config.dialect == Dialect::kNested)
-    RequireWord(fields, "model_type", {"qwen3_5_moe_text"}, {});
+    RequireWord(fields, "model_type", {type.text}, {});
   RequireArchitecture(fields);
   ReadSizes(fields, &config);
+  if (type.dense)
+    ReadDenseMlp(fields, &config);
+  else
+    ReadExperts(fields, &config);
   ReadLayers(fields, &config);
   ReadRope(fields, &config);
   JsonFields& tie_at =

@@ -13,11 +13,15 @@
 namespace phalanx {
 
 // How a checkpoint names and cuts its tensors (model_spec.md 1.1). Others are
-// refused by name.
+// refused by name. Whether layers have experts is another matter, see
+// ModelConfig::has_experts.
 enum class Dialect : uint8_t {
-  kNested,  // qwen3_5_moe: text_config, model.language_model. prefix.
-  kFlat,    // qwen3_5_moe_text: text fields at the root, model. prefix.
-  kNext,    // qwen3_next: as kFlat; in_proj grouped per key head.
+  // qwen3_5_moe, qwen3_5: text_config, model.language_model. prefix.
+  kNested,
+  // qwen3_5_moe_text, qwen3_5_text: text fields at the root, model. prefix.
+  kFlat,
+  // qwen3_next: as kFlat; in_proj grouped per key head.
+  kNext,
 };
 
 enum class LayerKind : uint8_t { kLinearAttention, kFullAttention };
@@ -49,13 +53,17 @@ struct ModelConfig {
   int64_t linear_value_head_dim = 0;
   int64_t linear_conv_kernel_dim = 0;
 
-  // Mixture of experts.
+  // Mixture of experts; all 0 in a dense model.
   int64_t num_experts = 0;
   int64_t num_experts_per_tok = 0;
   int64_t moe_intermediate_size = 0;
   int64_t shared_expert_intermediate_size = 0;
   bool norm_topk_prob = true;
 
+  // The one MLP of each layer of a dense model; 0 where there are experts.
+  int64_t intermediate_size = 0;
+
+  bool has_experts() const { return num_experts > 0; }
   int64_t num_layers() const {
     return static_cast<int64_t>(layer_types.size());
   }
@@ -74,6 +82,12 @@ struct GenerationConfig {
   int32_t top_k = 0;
   float min_p = 0.0f;
 };
+
+// From the texts of both files; nothing where there is no
+// generation_config.json. Errors name file, key and value as above.
+absl::StatusOr<GenerationConfig> ParseGenerationConfig(
+    absl::string_view config_json,
+    std::optional<absl::string_view> generation_json);
 
 // Reads both files of a model folder. An absent generation_config.json leaves
 // the defaults; an absent config.json is NOT_FOUND.
@@ -100,6 +114,7 @@ struct LocalShape {
   int moe_slices = 8;  // kContractionSlices / moe_parts.
   int64_t expert_width = 0;
   int64_t shared_width = 0;
+  int64_t mlp_width = 0;    // Of dense models: of every layer's MLP.
   int64_t vocab_rows = 0;   // ceil(vocab / tp_size); the last may be padded.
   int64_t first_vocab = 0;  // rank * vocab_rows.
 };

@@ -1,16 +1,19 @@
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
+#include "worker/checkpoint/foreign_format.h"
 #include "worker/checkpoint/json_fields.h"
 #include "worker/checkpoint/model_config.h"
 
 namespace phalanx {
 namespace {
 
+constexpr char kConfigName[] = "config.json";
+constexpr char kGenerationName[] = "generation_config.json";
 constexpr size_t kMaxEosIds = 64;
 constexpr double kMaxTemperature = 100;
 
@@ -58,11 +61,9 @@ void ReadSampling(JsonFields& fields, GenerationConfig* config) {
   config->top_k = static_cast<int32_t>(top_k);
 }
 
-absl::Status ReadConfigEos(const std::string& path, std::vector<int32_t>* ids) {
-  ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxConfigBytes));
-  const auto root = ParseJsonObject(text);
-  if (!root.ok()) return InFile(path, root.status());
-  JsonFields fields(*root, "");
+absl::Status ReadConfigEos(absl::string_view text, std::vector<int32_t>* ids) {
+  ASSIGN_OR_RETURN(const nlohmann::json root, ParseJsonObject(text));
+  JsonFields fields(root, "");
   ReadEos(fields, ids);
   const nlohmann::json* nested = fields.Find("text_config");
   if (nested != nullptr && nested->is_object()) {
@@ -70,49 +71,60 @@ absl::Status ReadConfigEos(const std::string& path, std::vector<int32_t>* ids) {
     ReadEos(text_fields, ids);
     fields.Refuse(text_fields.status());
   }
-  return fields.status().ok() ? absl::OkStatus()
-                              : InFile(path, fields.status());
+  return fields.status();
+}
+
+absl::Status ReadGeneration(absl::string_view text, GenerationConfig* config) {
+  ASSIGN_OR_RETURN(const nlohmann::json root, ParseJsonObject(text));
+  JsonFields fields(root, "");
+  ReadEos(fields, &config->eos_token_ids);
+  ReadSampling(fields, config);
+  return fields.status();
 }
 
 }  // namespace
 
 absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& model_dir) {
-  const std::string path = absl::StrCat(model_dir, "/config.json");
+  RETURN_IF_ERROR(RefuseForeignFiles(model_dir));
+  const std::string path = absl::StrCat(model_dir, "/", kConfigName);
   ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxConfigBytes));
-  // Some exporters say in a file of its own that weights are quantised.
-  std::error_code error;
-  const std::string quantized =
-      absl::StrCat(model_dir, "/hf_quant_config.json");
-  if (std::filesystem::exists(quantized, error))
-    return absl::UnimplementedError(absl::StrCat(
-        quantized,
-        " says that weights are quantised in a way that is not served: use the "
-        "block-FP8 or the bf16 release of this model"));
   auto config = ParseModelConfig(text);
   if (!config.ok()) return InFile(path, config.status());
   return config;
 }
 
-absl::StatusOr<GenerationConfig> LoadGenerationConfig(
-    const std::string& model_dir) {
+absl::StatusOr<GenerationConfig> ParseGenerationConfig(
+    absl::string_view config_json,
+    std::optional<absl::string_view> generation_json) {
   GenerationConfig config;
-  RETURN_IF_ERROR(ReadConfigEos(absl::StrCat(model_dir, "/config.json"),
-                                &config.eos_token_ids));
-  const std::string path = absl::StrCat(model_dir, "/generation_config.json");
-  const auto text = ReadTextFile(path, kMaxConfigBytes);
-  if (!text.ok() && !absl::IsNotFound(text.status())) return text.status();
-  if (text.ok()) {
-    const auto root = ParseJsonObject(*text);
-    if (!root.ok()) return InFile(path, root.status());
-    JsonFields fields(*root, "");
-    ReadEos(fields, &config.eos_token_ids);
-    ReadSampling(fields, &config);
-    if (!fields.status().ok()) return InFile(path, fields.status());
+  const absl::Status of_config =
+      ReadConfigEos(config_json, &config.eos_token_ids);
+  if (!of_config.ok()) return InFile(kConfigName, of_config);
+  if (generation_json.has_value()) {
+    const absl::Status of_generation =
+        ReadGeneration(*generation_json, &config);
+    if (!of_generation.ok()) return InFile(kGenerationName, of_generation);
   }
   std::vector<int32_t>& ids = config.eos_token_ids;
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return config;
+}
+
+absl::StatusOr<GenerationConfig> LoadGenerationConfig(
+    const std::string& model_dir) {
+  ASSIGN_OR_RETURN(
+      const std::string config_json,
+      ReadTextFile(absl::StrCat(model_dir, "/", kConfigName), kMaxConfigBytes));
+  const auto text = ReadTextFile(absl::StrCat(model_dir, "/", kGenerationName),
+                                 kMaxConfigBytes);
+  if (!text.ok() && !absl::IsNotFound(text.status())) return text.status();
+  std::optional<absl::string_view> generation_json;
+  if (text.ok()) generation_json = *text;
+  auto config = ParseGenerationConfig(config_json, generation_json);
+  if (config.ok()) return config;
+  return absl::Status(config.status().code(),
+                      absl::StrCat(model_dir, "/", config.status().message()));
 }
 
 }  // namespace phalanx

@@ -60,6 +60,9 @@ constexpr RoleName kLayerNames[] = {
     {kSharedUpProj, "mlp.shared_expert.up_proj.weight"},
     {kSharedDownProj, "mlp.shared_expert.down_proj.weight"},
     {kSharedExpertGate, "mlp.shared_expert_gate.weight"},
+    {kMlpGateProj, "mlp.gate_proj.weight"},
+    {kMlpUpProj, "mlp.up_proj.weight"},
+    {kMlpDownProj, "mlp.down_proj.weight"},
 };
 
 constexpr RoleName kExpertNames[] = {

@@ -3,7 +3,8 @@
 
 // What the tensors of a checkpoint are called (model_spec.md 3.1, 3.2). The
 // nested and the flat dialect differ in the prefix alone, fused experts from
-// single ones in three names, and Qwen3-Next in two; a block-FP8 weight has its
+// single ones in three names, Qwen3-Next in two, and dense models in all of
+// mlp; a block-FP8 weight has its
 // multipliers in a second tensor, named after it. A dialect with other tensors
 // adds its roles here, its shapes and slices in tensor_rules.cc, and its
 // copying to the loader.
@@ -53,6 +54,9 @@ enum class TensorRole : uint8_t {
   kSharedUpProj,
   kSharedDownProj,
   kSharedExpertGate,
+  kMlpGateProj,  // Dense models: the one MLP of a layer.
+  kMlpUpProj,
+  kMlpDownProj,
   // The MTP head alone.
   kMtpFc,
   kMtpNormHidden,

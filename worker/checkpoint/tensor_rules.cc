@@ -8,6 +8,44 @@ namespace phalanx {
 
 using enum TensorRole;
 
+namespace {
+
+// Of what follows the mixer.
+std::vector<int64_t> FeedForwardShape(TensorRole role, const ModelConfig& c) {
+  const int64_t h = c.hidden_size;
+  switch (role) {
+    case kRouter:
+      return {c.num_experts, h};
+    case kExpertsGateUp:
+      return {c.num_experts, 2 * c.moe_intermediate_size, h};
+    case kExpertsDown:
+      return {c.num_experts, h, c.moe_intermediate_size};
+    case kExpertGate:
+    case kExpertUp:
+      return {c.moe_intermediate_size, h};
+    case kExpertDown:
+      return {h, c.moe_intermediate_size};
+    case kSharedGateProj:
+    case kSharedUpProj:
+      return {c.shared_expert_intermediate_size, h};
+    case kSharedDownProj:
+      return {h, c.shared_expert_intermediate_size};
+    case kSharedExpertGate:
+      return {1, h};
+    case kMlpGateProj:
+    case kMlpUpProj:
+      return {c.intermediate_size, h};
+    case kMlpDownProj:
+      return {h, c.intermediate_size};
+    default:
+      break;
+  }
+  CHECK(false);  // Every role has a shape.
+  return {};
+}
+
+}  // namespace
+
 std::vector<int64_t> ExpectedShape(TensorRole role, const ModelConfig& config) {
   const ModelConfig& c = config;
   const int64_t h = c.hidden_size;
@@ -55,28 +93,11 @@ std::vector<int64_t> ExpectedShape(TensorRole role, const ModelConfig& config) {
       return {c.linear_value_head_dim};
     case kOutProj:
       return {h, value_rows};
-    case kRouter:
-      return {c.num_experts, h};
-    case kExpertsGateUp:
-      return {c.num_experts, 2 * c.moe_intermediate_size, h};
-    case kExpertsDown:
-      return {c.num_experts, h, c.moe_intermediate_size};
-    case kExpertGate:
-    case kExpertUp:
-      return {c.moe_intermediate_size, h};
-    case kExpertDown:
-      return {h, c.moe_intermediate_size};
-    case kSharedGateProj:
-    case kSharedUpProj:
-      return {c.shared_expert_intermediate_size, h};
-    case kSharedDownProj:
-      return {h, c.shared_expert_intermediate_size};
-    case kSharedExpertGate:
-      return {1, h};
     case kMtpFc:
       return {h, 2 * h};
+    default:
+      return FeedForwardShape(role, c);
   }
-  return {};
 }
 
 bool IsAllowedType(TensorRole role, StoredType type) {
@@ -105,6 +126,9 @@ bool MayBeFp8(TensorRole role) {
     case kSharedUpProj:
     case kSharedDownProj:
     case kSharedExpertGate:
+    case kMlpGateProj:
+    case kMlpUpProj:
+    case kMlpDownProj:
       return true;
     default:
       return false;
@@ -209,6 +233,11 @@ TensorSlice SliceOf(TensorRole role, const ModelConfig& config,
     case kSharedUpProj:
     case kSharedDownProj:
       return MoeSliceOf(role, config, shape);
+    case kMlpGateProj:
+    case kMlpUpProj:
+      return chunk(0, c.intermediate_size);
+    case kMlpDownProj:
+      return chunk(1, c.intermediate_size);
     default:
       return {};  // Norms, router, shared gate: replicated.
   }

@@ -3,9 +3,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/check.h"
+#include "worker/checkpoint/foreign_format.h"
 #include "worker/checkpoint/name_list.h"
 #include "worker/checkpoint/tensor_rules.h"
 
@@ -29,8 +31,7 @@ void ForEachExpected(const ModelConfig& config, const Found& found,
       for (TensorRole role : roles)
         visit(TensorId{.role = role, .layer = layer, .expert = expert});
     };
-    visit_all({kInputNorm, kPostAttentionNorm, kRouter, kSharedGateProj,
-               kSharedUpProj, kSharedDownProj, kSharedExpertGate});
+    visit_all({kInputNorm, kPostAttentionNorm});
     if (config.layer_types[static_cast<size_t>(layer)] ==
         LayerKind::kFullAttention) {
       visit_all({kQProj, kKProj, kVProj, kOProj, kQNorm, kKNorm});
@@ -41,6 +42,12 @@ void ForEachExpected(const ModelConfig& config, const Found& found,
       else
         visit_all({kInProjQkv, kInProjZ, kInProjB, kInProjA});
     }
+    if (!config.has_experts()) {
+      visit_all({kMlpGateProj, kMlpUpProj, kMlpDownProj});
+      continue;
+    }
+    visit_all({kRouter, kSharedGateProj, kSharedUpProj, kSharedDownProj,
+               kSharedExpertGate});
     // One tensor of a single expert decides; with none at all, the fused names
     // are what is missing.
     const auto first = found.lower_bound(
@@ -100,6 +107,10 @@ absl::StatusOr<TensorTable> TensorTable::Match(const Checkpoint& checkpoint,
       config.dialect == Dialect::kNested ? "model.language_model." : "model.";
   for (const StoredTensor* tensor : checkpoint.tensors()) {
     if (IsSkippedTensor(tensor->name)) continue;
+    const absl::string_view foreign = ForeignFormatOfTensor(tensor->name);
+    if (!foreign.empty())
+      return NotServed(absl::StrCat("tensor ", absl::CEscape(tensor->name),
+                                    " is of ", foreign));
     const auto id = ParseTensorName(tensor->name);
     if (!id.has_value() || !found.emplace(*id, tensor).second)
       faults.unexpected.Add(tensor->name);

@@ -6,6 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "worker/checkpoint/expert_reader.h"
+#include "worker/checkpoint/load_jobs.h"
 #include "worker/checkpoint/loader.h"
 #include "worker/checkpoint/matrix_pieces.h"
 #include "worker/checkpoint/model_config.h"
@@ -16,7 +18,8 @@
 namespace phalanx {
 
 // The work behind LoadWeights: made, run once and dropped by it. Views of its
-// arguments.
+// arguments. Load... allocate and note in `jobs_` what is to be copied; the
+// copying begins when everything has its memory, on several threads.
 class WeightLoader {
  public:
   WeightLoader(const TensorTable& table, const ModelConfig& config,
@@ -26,7 +29,8 @@ class WeightLoader {
         config_(config),
         shape_(shape),
         backend_(backend),
-        options_(options) {}
+        options_(options),
+        expert_reader_(table, config, shape) {}
 
   absl::StatusOr<Weights> Load();
 
@@ -41,6 +45,7 @@ class WeightLoader {
   enum class Fold : uint8_t { kNothing, kOnePlus };
 
   absl::Status LoadVocabulary();
+  void AddEmbeddingRows(const MatrixPiece& embed);
   absl::Status LoadRotary();
   absl::Status LoadLayer(int layer);
   absl::Status LoadAttention(int layer, AttentionWeights* out);
@@ -48,18 +53,18 @@ class WeightLoader {
   // Rows q | k | v | z | b | a, from either layout.
   std::vector<MatrixPiece> InProjPieces(int layer);
   absl::Status LoadMoe(int layer, MoeWeights* out);
+  absl::Status LoadMlp(int layer, MlpWeights* out);
   absl::Status LoadExperts(int layer, MoeWeights* out);
 
   // This rank's piece of a tensor, counted as part of its share.
   MatrixPiece Piece(TensorRole role, int layer, int expert = -1);
-  // The tensor's slice in f32, in the backend's memory.
+  // The tensor's slice in f32, in the backend's memory, at once.
   absl::Status LoadPlain(TensorRole role, int layer, Fold fold, Tensor* out);
-  // One matrix made of the pieces below each other.
+  // One matrix made of the pieces below each other; `out` must stay where it
+  // is.
   absl::Status LoadPacked(absl::string_view what, MatrixSize size,
                           std::span<const MatrixPiece> pieces,
                           PackedWeight* out);
-  void Pack(std::span<const MatrixPiece> pieces, int64_t index,
-            PackedWeight* out);
   absl::StatusOr<void*> AllocatePlain(int64_t bytes, MemoryComponent component,
                                       absl::string_view what);
 
@@ -68,8 +73,9 @@ class WeightLoader {
   const LocalShape& shape_;
   Backend& backend_;
   const LoadOptions options_;
+  const ExpertReader expert_reader_;
   Weights weights_;
-  std::vector<uint16_t> scratch_;
+  LoadJobs jobs_;
 };
 
 }  // namespace phalanx

@@ -41,11 +41,17 @@ struct MoeWeights {
   PackedWeight shared_gate;      // [1, H]; replicated.
 };
 
+// Of a dense model, in place of the mixture.
+struct MlpWeights {
+  PackedWeight gate_up;  // [2 I, H], kGateUp.
+  PackedWeight down;     // [H, I]; sliced.
+};
+
 struct LayerWeights {
-  Tensor mixer_norm;  // input_layernorm, [H] f32, 1 + w.
-  Tensor moe_norm;    // post_attention_layernorm, [H] f32, 1 + w.
+  Tensor mixer_norm;         // input_layernorm, [H] f32, 1 + w.
+  Tensor feed_forward_norm;  // post_attention_layernorm, [H] f32, 1 + w.
   std::variant<AttentionWeights, GdnWeights> mixer;
-  MoeWeights moe;
+  std::variant<MoeWeights, MlpWeights> feed_forward;
 };
 
 struct Weights {

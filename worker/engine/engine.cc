@@ -1,11 +1,15 @@
 #include "worker/engine/engine.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
 #include "common/reason.h"
 #include "common/status.h"
 #include "worker/engine/warm_up.h"
@@ -19,6 +23,16 @@ constexpr std::chrono::milliseconds kIdlePoll{50};
 absl::Status Send(const StepPlan& plan, Collective& comm) {
   std::string bytes = Encode(plan);
   return comm.Broadcast(bytes);
+}
+
+// Weights may hold NaN; who starts the group should know it before a client.
+void WarnOfNonFinite(std::span<const float> logits, uint64_t epoch) {
+  const auto bad = std::count_if(logits.begin(), logits.end(), [](float logit) {
+    return !std::isfinite(logit);
+  });
+  if (bad > 0)
+    LogWarning("engine", "warm-up gave logits that are not finite",
+               {{"epoch", epoch}, {"logits", bad}, {"of", logits.size()}});
 }
 
 // What clients are told when the group is over.
@@ -93,6 +107,7 @@ absl::Status Engine::WarmUp(Collective& comm, uint64_t epoch,
     RETURN_IF_ERROR(Send(plan, comm));
     RETURN_IF_ERROR(runner_.Run(plan, comm));
     RETURN_IF_ERROR(CompareLogits(runner_, comm));
+    WarnOfNonFinite(runner_.logits(0), epoch);
     board_.Write([&](WorkerSnapshot& s) {
       s.warmup_logits_hash = runner_.LogitsHash();
     });

@@ -24,7 +24,9 @@ inline constexpr int kWorkerStates = 6;
 // What a rank shows of itself while it works.
 struct WorkerSnapshot {
   WorkerState state = WorkerState::kLoading;
-  std::string detail;  // Why it is not ready, in words.
+  std::string detail;            // Why it is not ready, in words.
+  double load_progress = 0;      // Of the weights' bytes, 0 to 1.
+  int64_t load_total_bytes = 0;  // That it is of; 0 until it is known.
   uint64_t epoch = 0;
   int64_t steps = 0;  // Completed in this epoch.
   uint64_t warmup_logits_hash = 0;

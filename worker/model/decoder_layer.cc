@@ -16,9 +16,10 @@ void DecoderLayer::Forward(const Step& step, Collective& comm, Tensor h) {
   comm.AllReduceSum(partial, delta);
   ops_.Add(h, delta, h);
 
-  ops_.RmsNorm(h, w_.moe_norm, eps_, x);
-  moe_.Forward(x, partial);
-  if (moe_.whole())
+  ops_.RmsNorm(h, w_.feed_forward_norm, eps_, x);
+  std::visit([&](auto& part) { part.Forward(x, partial); }, feed_forward_);
+  const Moe* const moe = std::get_if<Moe>(&feed_forward_);
+  if (moe != nullptr && moe->whole())
     ops_.Round(partial, delta);
   else
     comm.AllReduceSum(partial, delta);

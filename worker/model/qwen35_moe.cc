@@ -39,6 +39,10 @@ MoeShape MoeShapeOf(const ModelConfig& config, const LocalShape& local) {
           .whole = local.moe_parts < local.tp_size};
 }
 
+MlpShape MlpShapeOf(const LocalShape& local) {
+  return {.I = local.mlp_width, .slices = local.slices};
+}
+
 int64_t CountLayers(const ModelConfig& config, LayerKind kind) {
   return std::count(config.layer_types.begin(), config.layer_types.end(), kind);
 }
@@ -51,7 +55,9 @@ int64_t ScratchBytes(const ModelConfig& config, const LocalShape& local,
   const int64_t block = std::max(
       {GatedAttention::ScratchBytes(AttentionShapeOf(config, local), T, act),
        GatedDeltaNet::ScratchBytes(GdnShapeOf(config, local), T, act),
-       Moe::ScratchBytes(MoeShapeOf(config, local), T, act)});
+       config.has_experts()
+           ? Moe::ScratchBytes(MoeShapeOf(config, local), T, act)
+           : Mlp::ScratchBytes(MlpShapeOf(local), T, act)});
   const int64_t layer = DecoderLayer::ScratchBytes(H, T, act) + block;
   const int64_t embed =
       Scratch::Bytes(T * H, act) + Scratch::Bytes(local.tp_size * T * H, act);
@@ -104,27 +110,36 @@ Qwen35Moe::Qwen35Moe(Ops& ops, const ModelConfig& config,
       scratch_(std::move(scratch)),
       logits_(std::move(logits)) {}
 
+FeedForward Qwen35Moe::MakeFeedForward(const ModelConfig& config,
+                                       const LocalShape& local,
+                                       ExpertSource& experts,
+                                       const LayerWeights& layer) {
+  if (const auto* mlp = std::get_if<MlpWeights>(&layer.feed_forward))
+    return Mlp(ops_, *scratch_, *mlp, MlpShapeOf(local));
+  return Moe(ops_, *scratch_, experts, std::get<MoeWeights>(layer.feed_forward),
+             MoeShapeOf(config, local), static_cast<int>(layers_.size()));
+}
+
 void Qwen35Moe::AddLayers(const ModelConfig& config, const LocalShape& local,
                           ExpertSource& experts, const KvCache& kv_cache,
                           const StateCache& state_cache) {
   int64_t attention_layer = 0;
   int64_t gdn_layer = 0;
   for (const LayerWeights& layer : w_.layers) {
-    Moe moe(ops_, *scratch_, experts, layer.moe, MoeShapeOf(config, local),
-            static_cast<int>(layers_.size()));
+    FeedForward feed_forward = MakeFeedForward(config, local, experts, layer);
     if (const auto* attention = std::get_if<AttentionWeights>(&layer.mixer)) {
       layers_.emplace_back(
           ops_, *scratch_, layer, eps_,
           GatedAttention(ops_, *scratch_, kv_cache, *attention, w_.inv_freq,
                          AttentionShapeOf(config, local), attention_layer++),
-          std::move(moe));
+          std::move(feed_forward));
     } else {
       layers_.emplace_back(
           ops_, *scratch_, layer, eps_,
           GatedDeltaNet(ops_, *scratch_, state_cache,
                         std::get<GdnWeights>(layer.mixer),
                         GdnShapeOf(config, local), gdn_layer++),
-          std::move(moe));
+          std::move(feed_forward));
     }
   }
 }

@@ -34,10 +34,10 @@ class Probe {
   virtual void See(absl::string_view name, Tensor h) = 0;
 };
 
-// One rank's share of the text model: embed, layers, norm, logits. Made once
-// the weights are loaded; refers to weights, experts and caches, which outlive
-// it.
-// Forward is called by the engine thread of every rank with equal steps.
+// One rank's share of the text model, with experts or dense: embed, layers,
+// norm, logits. Made once the weights are loaded; refers to weights, experts
+// and caches, which outlive it. Forward is called by the engine thread of every
+// rank with equal steps.
 class Qwen35Moe {
  public:
   static absl::StatusOr<std::unique_ptr<Qwen35Moe>> Create(
@@ -69,6 +69,9 @@ class Qwen35Moe {
   void AddLayers(const ModelConfig& config, const LocalShape& local,
                  ExpertSource& experts, const KvCache& kv_cache,
                  const StateCache& state_cache);
+  FeedForward MakeFeedForward(const ModelConfig& config,
+                              const LocalShape& local, ExpertSource& experts,
+                              const LayerWeights& layer);
   void Embed(const Step& step, Collective& comm, Tensor h);
 
   Ops& ops_;

@@ -113,6 +113,7 @@ void AddKvCache(const ModelConfig& config, const PlanRequest& request,
       : needs->block_bytes > 0   ? kMaxByteSize / needs->block_bytes
                                  : Blocks(context);
   needs->most_blocks = std::max(needs->most_blocks, needs->least_blocks);
+  if (needs->block_bytes == 0) needs->least_blocks = needs->most_blocks;
   needs->usual_blocks =
       std::clamp(Blocks(context), needs->least_blocks, needs->most_blocks);
 }
@@ -246,7 +247,7 @@ absl::Status DoesNotFit(const ModelConfig& config, const PlanRequest& request,
   const int64_t missing = needs.least_bytes() - BudgetBytes(request);
   return absl::ResourceExhaustedError(absl::StrCat(
       "tp_size ", request.tp_size, ", moe_mode ", MoeModeName(request.moe_mode),
-      ": a card needs ", FormatByteSize(needs.held_bytes()), " and ",
+      ": a rank needs ", FormatByteSize(needs.held_bytes()), " and ",
       FormatByteSize(needs.least_kv_bytes()), " for ", needs.least_blocks,
       " KV blocks; its budget is ", BudgetText(request), ": ",
       FormatByteSize(missing), " too little. What would fit: ",

@@ -117,10 +117,15 @@ NonExpertShare NonExpertShareOf(const ModelConfig& config,
                count.Plain({kALog}, types.gdn.a_log) +
                count.Plain({kDtBias}, types.gdn.dt_bias) +
                count.Plain({kGdnNorm}, types.gdn.norm));
-  share.shared_experts =
-      layers *
-      count.Matrices({kSharedGateProj, kSharedUpProj, kSharedDownProj});
-  share.routers = layers * count.Plain({kRouter, kSharedExpertGate});
+  if (config.has_experts()) {
+    share.shared_experts =
+        layers *
+        count.Matrices({kSharedGateProj, kSharedUpProj, kSharedDownProj});
+    share.routers = layers * count.Plain({kRouter, kSharedExpertGate});
+  } else {
+    share.mlp =
+        layers * count.Matrices({kMlpGateProj, kMlpUpProj, kMlpDownProj});
+  }
   share.norms = layers * count.Plain({kInputNorm, kPostAttentionNorm}) +
                 count.Plain({kFinalNorm});
   return share;

@@ -43,17 +43,19 @@ struct NonExpertShare {
   int64_t gdn = 0;
   int64_t shared_experts = 0;
   int64_t routers = 0;  // Routers and the shared experts' gates.
+  int64_t mlp = 0;      // Of dense models.
   int64_t norms = 0;    // Of layers and the final one.
 
   int64_t total() const {
-    return vocabulary + attention + gdn + shared_experts + routers + norms;
+    return vocabulary + attention + gdn + shared_experts + routers + mlp +
+           norms;
   }
 };
 NonExpertShare NonExpertShareOf(const ModelConfig& config,
                                 const LocalShape& local,
                                 const WeightTypes& types);
 
-// One routed expert of one layer.
+// One routed expert of one layer; 0 in a dense model.
 int64_t ExpertBytes(const ModelConfig& config, const LocalShape& local,
                     WeightFormat format);
 

@@ -110,6 +110,8 @@ grpc::ServerUnaryReactor* WorkerService::GetStatus(
   response->set_epoch(now.epoch);
   response->set_state(ToProto(now.state));
   response->set_detail(now.detail);
+  response->set_load_progress(now.load_progress);
+  response->set_load_total_bytes(now.load_total_bytes);
   response->set_steps(now.steps);
   response->set_warmup_logits_hash(now.warmup_logits_hash);
   // Of the group, once there is one: the smallest offer of its ranks.

@@ -1,96 +1,22 @@
 // The program as a person types it.
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/reason.h"
 #include "tests/gateway/cli/fake_gateway.h"
+#include "tests/gateway/cli/program.h"
 #include "tests/support/status_matchers.h"
 
 namespace phalanx {
 namespace {
 
 using testing::HasSubstr;
-
-// One program, its input given, its output read to the end.
-struct Outcome {
-  int code = -1;
-  std::string out;
-  std::string err;
-};
-
-class Program {
- public:
-  Program(const std::string& name, std::vector<std::string> args,
-          const std::string& input = "") {
-    int in[2], out[2], err[2];
-    for (int* ends : {in, out, err}) EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
-    const std::string path = absl::StrCat(PROGRAM_DIR, "/", name);
-    std::vector<char*> argv = {const_cast<char*>(path.c_str())};
-    for (std::string& arg : args) argv.push_back(arg.data());
-    argv.push_back(nullptr);
-    pid_ = fork();
-    if (pid_ == 0) {
-      dup2(in[0], 0);
-      dup2(out[1], 1);
-      dup2(err[1], 2);
-      execv(argv[0], argv.data());
-      _exit(126);
-    }
-    for (const int fd : {in[0], out[1], err[1]}) close(fd);
-    EXPECT_EQ(write(in[1], input.data(), input.size()),
-              static_cast<ssize_t>(input.size()));
-    close(in[1]);
-    out_ = out[0];
-    err_ = err[0];
-  }
-
-  // Waits until `text` has come on stdout.
-  void WaitFor(const std::string& text) {
-    char c;
-    while (outcome_.out.find(text) == std::string::npos &&
-           read(out_, &c, 1) == 1)
-      outcome_.out.push_back(c);
-  }
-
-  void Signal(int number) { kill(pid_, number); }
-
-  Outcome End() {
-    ReadAll(out_, outcome_.out);
-    ReadAll(err_, outcome_.err);
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    outcome_.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return outcome_;
-  }
-
- private:
-  static void ReadAll(int fd, std::string& text) {
-    char chunk[4096];
-    for (ssize_t n; (n = read(fd, chunk, sizeof(chunk))) > 0;)
-      text.append(chunk, n);
-    close(fd);
-  }
-
-  pid_t pid_ = -1;
-  int out_ = -1;
-  int err_ = -1;
-  Outcome outcome_;
-};
-
-Outcome RunProgram(const std::string& name, std::vector<std::string> args,
-                   const std::string& input = "") {
-  return Program(name, std::move(args), input).End();
-}
 
 // Flags.
 
@@ -113,6 +39,23 @@ TEST_P(EveryProgram, HasHelp) {
 INSTANTIATE_TEST_SUITE_P(Flags, EveryProgram,
                          testing::Values("phalanx", "phalanx-gateway",
                                          "phalanx-worker"));
+
+class EveryVerb : public testing::TestWithParam<const char*> {};
+
+TEST_P(EveryVerb, HasHelpThatFitsATerminal) {
+  const Outcome outcome = RunProgram("phalanx", {GetParam(), "--help"});
+
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.out,
+              HasSubstr("Usage: phalanx " + std::string(GetParam())));
+  for (const absl::string_view line : absl::StrSplit(outcome.out, '\n'))
+    EXPECT_LE(line.size(), 80u) << line;
+}
+
+INSTANTIATE_TEST_SUITE_P(Flags, EveryVerb,
+                         testing::Values("serve", "chat", "generate", "status",
+                                         "check", "tokenize", "plan",
+                                         "completion"));
 
 struct Refusal {
   std::vector<std::string> args;  // The program first.
@@ -171,6 +114,15 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{
             {"phalanx-gateway", "--model", "m", "--workers", "w", "--bogus"},
             "--bogus"},
+        Refusal{{"phalanx", "tokenize", "a", "--file", "b"}, "--file"},
+        Refusal{{"phalanx", "tokenize", "a", "--ids", "--json"}, "--json"},
+        Refusal{{"phalanx", "check", "--manifest", "m"}, "--model"},
+        Refusal{{"phalanx", "check", "--model", "m", "--address", "a",
+                 "--write-manifest"},
+                "--address"},
+        Refusal{{"phalanx", "check", "--timeout", "0"},
+                "--timeout: value 0 is not in (0, 3600]"},
+        Refusal{{"phalanx", "completion", "fish"}, "fish not in {bash,zsh}"},
         Refusal{{"phalanx-gateway", "--bogus"}, "--bogus"},
         Refusal{{"phalanx-gateway", "--model", "m"}, "--workers"},
         Refusal{{"phalanx-worker", "--bogus"}, "--bogus"},
@@ -229,6 +181,21 @@ TEST(Plan, ReadsAModelFolder) {
 
   EXPECT_EQ(outcome.code, 0);
   EXPECT_EQ(nlohmann::json::parse(outcome.out)[0]["state_slots"], 25);
+}
+
+TEST(Plan, OfADenseModelIsResidentUnlessTold) {
+  const std::vector<std::string> args = {
+      "plan",   "--model",         SOURCE_ROOT "/tests/golden/models/dense",
+      "--json", "--device-memory", "2GiB"};
+  std::vector<std::string> told = args;
+  told.insert(told.end(), {"--moe-mode", "offload"});
+
+  const auto plans = nlohmann::json::parse(RunProgram("phalanx", args).out);
+
+  ASSERT_EQ(plans.size(), 1u);
+  EXPECT_EQ(plans[0]["moe_mode"], "resident");
+  EXPECT_THAT(RunProgram("phalanx", told).err,
+              HasSubstr("moe_mode is offload; must be resident"));
 }
 
 TEST(Plan, TellsWhatDoesNotFitAndPrintsTheRest) {
@@ -361,6 +328,19 @@ TEST(Chat, TellsTheTimingsWhereAskedTo) {
       "phalanx", {"chat", "--timings", "--address", gateway.address, "2 + 3?"});
 
   EXPECT_EQ(outcome.out, "five\n12 tokens, first after 9 ms, 1043 tokens/s\n");
+}
+
+TEST(Worker, SaysWhyCudaCannotServe) {
+  const Outcome outcome = RunProgram(
+      "phalanx-worker", {"--model", SOURCE_ROOT "/deploy/models/phalanx-mini",
+                         "--device", "cuda"});
+
+  EXPECT_EQ(outcome.code, 1);
+  // Operations are missing; or, built without nvcc, the plugin.
+  EXPECT_THAT(outcome.err,
+              testing::AnyOf(HasSubstr("CUDA cannot serve a model yet; it has "
+                                       "no Embed"),
+                             HasSubstr("bin/libphalanx_cuda.so")));
 }
 
 TEST(Chat, AnswersOneMessage) {

@@ -6,6 +6,7 @@ namespace phalanx {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 v1::GetStatusResponse TwoRanks() {
   v1::GetStatusResponse status;
@@ -70,6 +71,17 @@ TEST(StatusText, PutsWhatIsHeldBesideThePlanAndTheBudget) {
 
   EXPECT_THAT(text, testing::ContainsRegex("held +plan +budget"));
   EXPECT_THAT(text, HasSubstr("7.0 MiB  11.0 MiB  13.0 MiB"));
+}
+
+TEST(StatusText, ShowsHowFarALoadingRankIs) {
+  v1::GetStatusResponse status = TwoRanks();
+  v1::WorkerStatus& worker =
+      *status.mutable_groups(0)->mutable_ranks(0)->mutable_worker();
+  worker.set_load_progress(0.436);
+
+  EXPECT_THAT(StatusText(status), Not(HasSubstr("43%")));
+  worker.set_state(v1::RANK_STATE_LOADING);
+  EXPECT_THAT(StatusText(status), HasSubstr("loading 43%"));
 }
 
 TEST(StatusText, SaysWhyARankIsUnreachable) {

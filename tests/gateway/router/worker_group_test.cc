@@ -40,12 +40,13 @@ class News {
 
 class WorkerGroupTest : public testing::Test {
  protected:
-  WorkerGroup& Watch(int ranks) {
+  WorkerGroup& Watch(int ranks, int64_t tokenizer_size = 0) {
     std::vector<std::string> addresses;
     for (int rank = 0; rank < ranks; ++rank)
       addresses.push_back(folder_.Address(std::to_string(rank)));
     group_ = std::make_unique<WorkerGroup>(
-        "g", addresses, [this](bool ready) { news_.Tell(ready); });
+        "g", addresses, [this](bool ready) { news_.Tell(ready); },
+        tokenizer_size);
     return *group_;
   }
   FakeWorker& Start(int rank, const v1::WorkerStatus& status) {
@@ -78,6 +79,22 @@ TEST_F(WorkerGroupTest, IsNotReadyWhileRanksAreOfTwoEpochs) {
   EXPECT_EQ(news_.AfterThis(1), std::vector<bool>({false}));
   EXPECT_EQ(group.view()->state, "forming");
   EXPECT_THAT(group.view()->detail, HasSubstr("one epoch"));
+}
+
+TEST_F(WorkerGroupTest, IsReadyWhenTheVocabularyHoldsTheTokenizer) {
+  Start(0, ReadyStatus(0, 1, 7));
+  Watch(1, /*tokenizer_size=*/300);
+  EXPECT_EQ(news_.AfterThis(1), std::vector<bool>({true}));
+}
+
+TEST_F(WorkerGroupTest, IsNeverReadyWithATokenizerOfALargerModel) {
+  Start(0, ReadyStatus(0, 1, 7));
+  WorkerGroup& group = Watch(1, /*tokenizer_size=*/301);
+  EXPECT_EQ(news_.AfterThis(1), std::vector<bool>({false}));
+  EXPECT_THAT(group.ReadyView(),
+              StatusIs(absl::StatusCode::kUnavailable,
+                       HasSubstr("vocab_size is 300; must be at least the "
+                                 "tokenizer's 301 ids")));
 }
 
 TEST_F(WorkerGroupTest, NamesTheWorkerThatIsAnotherRankThanListed) {

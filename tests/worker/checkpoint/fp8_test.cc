@@ -1,6 +1,7 @@
 #include "worker/checkpoint/fp8.h"
 
 #include <gtest/gtest.h>
+#include <xmmintrin.h>
 
 #include <cmath>
 
@@ -38,6 +39,53 @@ TEST(Fp8Blocks, AreThoseThatARangeTouches) {
   EXPECT_EQ(Fp8Blocks({0, 128}), (Range{0, 1}));
   EXPECT_EQ(Fp8Blocks({64, 129}), (Range{0, 2}));
   EXPECT_EQ(Fp8Blocks({192, 256}), (Range{1, 2}));
+}
+
+// Products of all codes, in their order, with one multiplier.
+std::vector<uint16_t> AllProducts(uint16_t multiplier) {
+  std::string codes(256, ' ');
+  for (int code = 0; code < 256; ++code)
+    codes[static_cast<size_t>(code)] = static_cast<char>(code);
+  const uint16_t scales[] = {multiplier, multiplier};
+  std::vector<uint16_t> out(256);
+  DequantiseFp8({.codes = AsBytes(codes),
+                 .scales = std::as_bytes(std::span(scales)),
+                 .rows = 1,
+                 .cols = 256},
+                {0, 1}, {0, 256}, out.data(), 256);
+  return out;
+}
+
+// One multiplication and one rounding, code by code.
+std::vector<uint16_t> PlainProducts(uint16_t multiplier) {
+  std::vector<uint16_t> out;
+  for (int code = 0; code < 256; ++code)
+    out.push_back(F32ToBf16(Fp8E4M3ToF32(static_cast<uint8_t>(code)) *
+                            Bf16ToF32(multiplier)));
+  return out;
+}
+
+constexpr int kMultipliers = 1 << 16;  // Denormals, infinities and NaNs too.
+
+TEST(DequantiseFp8, RoundsTheProductForEveryCodeAndMultiplier) {
+  for (int bits = 0; bits < kMultipliers; ++bits) {
+    const auto multiplier = static_cast<uint16_t>(bits);
+    ASSERT_EQ(AllProducts(multiplier), PlainProducts(multiplier)) << bits;
+  }
+}
+
+// The pool's threads flush denormals, and so does the thread that made it.
+TEST(DequantiseFp8, IsTheSameWhereDenormalsAreFlushed) {
+  constexpr unsigned kFlushBits = 0x8040;  // FTZ and DAZ.
+  for (int bits = 0; bits < kMultipliers; ++bits) {
+    const auto multiplier = static_cast<uint16_t>(bits);
+    const std::vector<uint16_t> expected = AllProducts(multiplier);
+    const unsigned kept = _mm_getcsr();
+    _mm_setcsr(kept | kFlushBits);
+    const std::vector<uint16_t> flushed = AllProducts(multiplier);
+    _mm_setcsr(kept);
+    ASSERT_EQ(flushed, expected) << bits;
+  }
 }
 
 StoredTensor AsStored(const TensorSpec& tensor) {

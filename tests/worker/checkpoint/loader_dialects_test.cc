@@ -1,14 +1,17 @@
-// What is particular to block-FP8 releases and to Qwen3-Next; that they come to
-// the same weights as plain files is in loader_test.cc.
+// What is particular to block-FP8 releases, to Qwen3-Next and to types and
+// files that releases choose freely; that they come to the same weights as
+// plain files is in loader_test.cc.
 
 #include <gtest/gtest.h>
 
 #include <functional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tests/support/status_matchers.h"
 #include "tests/worker/checkpoint/checkpoint_files.h"
 #include "tests/worker/checkpoint/fake_backend.h"
+#include "tests/worker/checkpoint/packed_bytes.h"
 #include "tests/worker/checkpoint/plain_tensors.h"
 #include "worker/checkpoint/loader.h"
 
@@ -20,54 +23,12 @@ using testing::HasSubstr;
 constexpr char kFp8[] = GOLDEN_DIR "/models/moe_fp8";
 constexpr char kNext[] = GOLDEN_DIR "/models/next";
 
-std::string BytesOf(const PackedWeight& weight, int64_t first_row,
-                    int64_t rows) {
-  return std::string(static_cast<const char*>(weight.storage.data()) +
-                         first_row * weight.cols * 2,
-                     static_cast<size_t>(rows * weight.cols * 2));
-}
-
-std::string BytesOf(const PackedWeight& weight) {
-  return BytesOf(weight, 0, weight.count * weight.rows);
-}
-
 // Loads rank 0 of 1; the weights live as long as `backend`.
 absl::StatusOr<Weights> LoadWhole(const Checkpoint& checkpoint,
                                   const ModelConfig& config, Backend& backend) {
   const auto shape = MakeLocalShape(config, 0, 1);
   if (!shape.ok()) return shape.status();
   return LoadWeights(checkpoint, config, *shape, backend);
-}
-
-// All packed matrices, from these tensors under this config.json.
-absl::StatusOr<std::vector<std::string>> LoadPacked(const TensorSpecs& tensors,
-                                                    const std::string& config) {
-  const TempFolder folder;
-  folder.Write("model.safetensors", SafetensorsBytes(tensors));
-  const auto parsed = ParseModelConfig(config);
-  if (!parsed.ok()) return parsed.status();
-  const auto checkpoint = Checkpoint::Open(folder.path());
-  if (!checkpoint.ok()) return checkpoint.status();
-  FakeBackend backend;
-  const auto weights = LoadWhole(*checkpoint, *parsed, backend);
-  if (!weights.ok()) return weights.status();
-  std::vector<std::string> packed;
-  for (const LayerWeights& layer : weights->layers) {
-    if (const auto* gdn = std::get_if<GdnWeights>(&layer.mixer)) {
-      packed.push_back(BytesOf(gdn->in_proj));
-      packed.push_back(BytesOf(gdn->out_proj));
-    } else {
-      const auto& attention = std::get<AttentionWeights>(layer.mixer);
-      packed.push_back(BytesOf(attention.qgkv));
-      packed.push_back(BytesOf(attention.o));
-    }
-    for (const PackedWeight* weight :
-         {&layer.moe.router, &layer.moe.experts_gate_up,
-          &layer.moe.experts_down, &layer.moe.shared_gate_up,
-          &layer.moe.shared_down, &layer.moe.shared_gate})
-      packed.push_back(BytesOf(*weight));
-  }
-  return packed;
 }
 
 std::string ConfigOf(const std::string& model_dir) {
@@ -133,7 +94,7 @@ TEST_F(NextConverted, HasTheGoldenRowsOfTheInputProjection) {
 
 TEST_F(NextConverted, HasTheGoldenFusedExperts) {
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
-    const MoeWeights& moe = weights_.layers[i].moe;
+    const auto& moe = std::get<MoeWeights>(weights_.layers[i].feed_forward);
     EXPECT_EQ(Sha256(BytesOf(moe.experts_gate_up)),
               Golden(i, "mlp.experts.gate_up_proj"));
     EXPECT_EQ(Sha256(BytesOf(moe.experts_down)),
@@ -320,6 +281,119 @@ INSTANTIATE_TEST_SUITE_P(
                 },
                 "lm_head.weight is F8_E4M3 [512,256], must be BF16 [512,256]"}),
     [](const auto& info) { return info.param.name; });
+
+// --- Types and files -------------------------------------------------------
+
+// The same values in F32, and values cut to bf16.
+TensorSpec InF32(const TensorSpec& bf16) {
+  TensorSpec out = {"F32", bf16.shape, ""};
+  for (size_t i = 0; i < bf16.data.size(); i += 2)
+    out.data += std::string(2, '\0') + bf16.data.substr(i, 2);
+  return out;
+}
+
+TensorSpec InBf16(const TensorSpec& f32) {
+  TensorSpec out = {"BF16", f32.shape, ""};
+  for (size_t i = 0; i < f32.data.size(); i += 4)
+    out.data += f32.data.substr(i + 2, 2);
+  return out;
+}
+
+// A_log and the gated norm of every delta net of rank 1 of 2.
+absl::StatusOr<std::vector<float>> LoadVectors(const TensorSpecs& tensors,
+                                               const std::string& config) {
+  const TempFolder folder;
+  folder.Write("model.safetensors", SafetensorsBytes(tensors));
+  const auto parsed = ParseModelConfig(config);
+  if (!parsed.ok()) return parsed.status();
+  const auto shape = MakeLocalShape(*parsed, 1, 2);
+  if (!shape.ok()) return shape.status();
+  const auto checkpoint = Checkpoint::Open(folder.path());
+  if (!checkpoint.ok()) return checkpoint.status();
+  FakeBackend backend;
+  const auto weights = LoadWeights(*checkpoint, *parsed, *shape, backend);
+  if (!weights.ok()) return weights.status();
+  std::vector<float> values;
+  for (const LayerWeights& layer : weights->layers) {
+    const auto* gdn = std::get_if<GdnWeights>(&layer.mixer);
+    if (gdn == nullptr) continue;
+    for (const Tensor& tensor : {gdn->a_log, gdn->norm}) {
+      const auto* data = static_cast<const float*>(tensor.data);
+      values.insert(values.end(), data, data + tensor.elements());
+    }
+  }
+  return values;
+}
+
+struct TypesCase {
+  const char* name;
+  const char* model_dir;
+};
+
+class LoadTypes : public testing::TestWithParam<TypesCase> {};
+
+TEST_P(LoadTypes, ReadsALogAndTheGatedNormInF32AndBf16Alike) {
+  const std::string config = ConfigOf(GetParam().model_dir);
+  TensorSpecs in_bf16 = ReadTensors(GetParam().model_dir);
+  TensorSpecs in_f32 = in_bf16;
+  int turned = 0;
+  for (auto& [name, tensor] : in_bf16) {
+    if (IsSkippedTensor(name) ||
+        (!absl::EndsWith(name, ".A_log") &&
+         !absl::EndsWith(name, ".linear_attn.norm.weight")))
+      continue;
+    if (tensor.dtype == "F32") tensor = InBf16(tensor);
+    in_f32[name] = InF32(tensor);
+    ++turned;
+  }
+
+  const auto bf16 = LoadVectors(in_bf16, config);
+  const auto f32 = LoadVectors(in_f32, config);
+
+  EXPECT_GT(turned, 0);
+  ASSERT_OK(bf16);
+  ASSERT_OK(f32);
+  EXPECT_EQ(*bf16, *f32);
+}
+
+constexpr char kMoe[] = GOLDEN_DIR "/models/moe";
+
+INSTANTIATE_TEST_SUITE_P(
+    All, LoadTypes,
+    testing::Values(TypesCase{"Nested", kMoe},
+                    TypesCase{"Flat", GOLDEN_DIR "/models/moe_text"},
+                    TypesCase{"Fp8", kFp8}, TypesCase{"Next", kNext},
+                    TypesCase{"Dense", GOLDEN_DIR "/models/dense"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(LoadFiles, ReadsOneFileAndFilesWithAnIndexAlike) {
+  const TensorSpecs tensors = ReadTensors(kMoe);
+  TensorSpecs parts[2];
+  nlohmann::json index = {{"weight_map", nlohmann::json::object()}};
+  size_t count = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const size_t part = count++ % 2;
+    parts[part][name] = tensor;
+    index["weight_map"][name] = absl::StrCat(part, ".safetensors");
+  }
+  const TempFolder folder;
+  for (size_t part : {0, 1})
+    folder.Write(absl::StrCat(part, ".safetensors"),
+                 SafetensorsBytes(parts[part]));
+  folder.Write("model.safetensors.index.json", index.dump());
+  const auto config = LoadModelConfig(kMoe);
+  ASSERT_OK(config);
+  const auto checkpoint = Checkpoint::Open(folder.path());
+  ASSERT_OK(checkpoint);
+  FakeBackend backend;
+
+  const auto indexed = LoadWhole(*checkpoint, *config, backend);
+
+  const auto single = LoadPacked(tensors, ConfigOf(kMoe));
+  ASSERT_OK(indexed);
+  ASSERT_OK(single);
+  EXPECT_EQ(PackedBytes(*indexed), *single);
+}
 
 }  // namespace
 }  // namespace phalanx

@@ -38,8 +38,9 @@ absl::StatusOr<Packed> LoadExperts(const TensorSpecs& tensors,
   if (!weights.ok()) return weights.status();
   Packed packed;
   for (const LayerWeights& layer : weights->layers) {
-    packed.push_back(BytesOf(layer.moe.experts_gate_up));
-    packed.push_back(BytesOf(layer.moe.experts_down));
+    const auto& moe = std::get<MoeWeights>(layer.feed_forward);
+    packed.push_back(BytesOf(moe.experts_gate_up));
+    packed.push_back(BytesOf(moe.experts_down));
   }
   return packed;
 }

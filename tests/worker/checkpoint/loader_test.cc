@@ -20,6 +20,7 @@ constexpr char kMoe[] = GOLDEN_DIR "/models/moe";
 constexpr char kMoeText[] = GOLDEN_DIR "/models/moe_text";
 constexpr char kFp8[] = GOLDEN_DIR "/models/moe_fp8";
 constexpr char kNext[] = GOLDEN_DIR "/models/next";
+constexpr char kDense[] = GOLDEN_DIR "/models/dense";
 constexpr char kMini[] = SOURCE_ROOT "/deploy/models/phalanx-mini";
 
 using Row = std::vector<uint16_t>;
@@ -159,17 +160,20 @@ class LoadWeightsOf : public testing::TestWithParam<Case> {
     }
   }
 
-  // As ForEachRank, for the layers of one kind, with their names' prefix.
-  template <typename Mixer, typename Check>
+  // As ForEachRank, for the layers that have a part of this kind, with their
+  // names' prefix.
+  template <typename Part, typename Check>
   void ForEachLayer(Check check) {
     ForEachRank([&](const Rank& rank) {
       for (size_t i = 0; i < rank.weights.layers.size(); ++i) {
         const LayerWeights& layer = rank.weights.layers[i];
         const std::string prefix =
             GetParam().prefix + ("layers." + std::to_string(i) + ".");
-        if constexpr (std::is_same_v<Mixer, LayerWeights>) {
+        if constexpr (std::is_same_v<Part, LayerWeights>) {
           check(rank, layer, prefix);
-        } else if (const Mixer* mixer = std::get_if<Mixer>(&layer.mixer)) {
+        } else if constexpr (std::is_same_v<Part, MoeWeights>) {
+          check(rank, std::get<MoeWeights>(layer.feed_forward), prefix);
+        } else if (const Part* mixer = std::get_if<Part>(&layer.mixer)) {
           check(rank, *mixer, prefix);
         }
       }
@@ -281,40 +285,41 @@ TEST_P(LoadWeightsOf, CutsTheDeltaNetPartByPart) {
   });
 }
 
-TEST_P(LoadWeightsOf, CutsEveryExpertPartByPart) {
-  ForEachLayer<LayerWeights>([&](const Rank& rank, const LayerWeights& weights,
-                                 const std::string& layer) {
-    const MoeWeights& moe = weights.moe;
-    const std::string where = layer + "mlp.experts.";
-    const int64_t all = rank.config.moe_intermediate_size;
-    const int64_t width = all / rank.shape.tp_size;
-    const int64_t first = rank.shape.rank * width;
-    EXPECT_EQ(moe.experts_gate_up.layout, WeightLayout::kGateUp);
-    ASSERT_EQ(moe.experts_gate_up.count, rank.config.num_experts);
-    for (int64_t e = 0; e < rank.config.num_experts; ++e) {
-      Matrix gate_up;
-      Matrix down;
-      if (yardstick_.tensors().contains(where + "gate_up_proj")) {
-        gate_up = yardstick_.Whole(where + "gate_up_proj", e);
-        down = yardstick_.Whole(where + "down_proj", e);
-      } else {
-        const std::string expert = where + std::to_string(e) + ".";
-        gate_up = Stack({yardstick_.Whole(expert + "gate_proj.weight"),
-                         yardstick_.Whole(expert + "up_proj.weight")});
-        down = yardstick_.Whole(expert + "down_proj.weight");
-      }
-      EXPECT_EQ(Unpack(moe.experts_gate_up, e),
-                Stack({RowsOf(gate_up, first, width),
-                       RowsOf(gate_up, all + first, width)}));
-      EXPECT_EQ(Unpack(moe.experts_down, e), ColumnsOf(down, first, width));
-    }
-  });
+// For a dense model's MLP see loader_dense_test.cc.
+class LoadExpertsOf : public LoadWeightsOf {};
+
+TEST_P(LoadExpertsOf, CutsEveryExpertPartByPart) {
+  ForEachLayer<MoeWeights>(
+      [&](const Rank& rank, const MoeWeights& moe, const std::string& layer) {
+        const std::string where = layer + "mlp.experts.";
+        const int64_t all = rank.config.moe_intermediate_size;
+        const int64_t width = all / rank.shape.tp_size;
+        const int64_t first = rank.shape.rank * width;
+        EXPECT_EQ(moe.experts_gate_up.layout, WeightLayout::kGateUp);
+        ASSERT_EQ(moe.experts_gate_up.count, rank.config.num_experts);
+        for (int64_t e = 0; e < rank.config.num_experts; ++e) {
+          Matrix gate_up;
+          Matrix down;
+          if (yardstick_.tensors().contains(where + "gate_up_proj")) {
+            gate_up = yardstick_.Whole(where + "gate_up_proj", e);
+            down = yardstick_.Whole(where + "down_proj", e);
+          } else {
+            const std::string expert = where + std::to_string(e) + ".";
+            gate_up = Stack({yardstick_.Whole(expert + "gate_proj.weight"),
+                             yardstick_.Whole(expert + "up_proj.weight")});
+            down = yardstick_.Whole(expert + "down_proj.weight");
+          }
+          EXPECT_EQ(Unpack(moe.experts_gate_up, e),
+                    Stack({RowsOf(gate_up, first, width),
+                           RowsOf(gate_up, all + first, width)}));
+          EXPECT_EQ(Unpack(moe.experts_down, e), ColumnsOf(down, first, width));
+        }
+      });
 }
 
-TEST_P(LoadWeightsOf, CutsTheSharedExpertAndKeepsTheRouterWhole) {
-  ForEachLayer<LayerWeights>([&](const Rank& rank, const LayerWeights& weights,
-                                 const std::string& layer) {
-    const MoeWeights& moe = weights.moe;
+TEST_P(LoadExpertsOf, CutsTheSharedExpertAndKeepsTheRouterWhole) {
+  ForEachLayer<MoeWeights>([&](const Rank& rank, const MoeWeights& moe,
+                               const std::string& layer) {
     const int64_t width =
         rank.config.shared_expert_intermediate_size / rank.shape.tp_size;
     const int64_t first = rank.shape.rank * width;
@@ -339,7 +344,7 @@ TEST_P(LoadWeightsOf, FoldsOneIntoTheNormsInF32) {
     EXPECT_EQ(FloatsOf(weights.mixer_norm),
               OnePlus(yardstick_.Floats(layer + "input_layernorm.weight")));
     EXPECT_EQ(
-        FloatsOf(weights.moe_norm),
+        FloatsOf(weights.feed_forward_norm),
         OnePlus(yardstick_.Floats(layer + "post_attention_layernorm.weight")));
   });
   ForEachRank([&](const Rank& rank) {
@@ -386,26 +391,31 @@ TEST_P(LoadWeightsOf, HoldsOverAllRanksEachByteOnceAndTheReplicatedOnesMore) {
   EXPECT_EQ(others, expected_others);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, LoadWeightsOf,
-    testing::Values(Case{"Moe1", kMoe, "model.language_model.", 1},
-                    Case{"Moe2", kMoe, "model.language_model.", 2},
-                    Case{"Moe4", kMoe, "model.language_model.", 4},
-                    Case{"Moe8", kMoe, "model.language_model.", 8},
-                    Case{"MoeText1", kMoeText, "model.", 1},
-                    Case{"MoeText2", kMoeText, "model.", 2},
-                    Case{"Fp8At1", kFp8, "model.language_model.", 1},
-                    Case{"Fp8At2", kFp8, "model.language_model.", 2},
-                    Case{"Fp8At4", kFp8, "model.language_model.", 4},
-                    Case{"Fp8At8", kFp8, "model.language_model.", 8},
-                    Case{"Next1", kNext, "model.", 1},
-                    Case{"Next2", kNext, "model.", 2},
-                    Case{"Next4", kNext, "model.", 4},
-                    Case{"Mini1", kMini, "model.language_model.", 1},
-                    Case{"Mini2", kMini, "model.language_model.", 2},
-                    Case{"Mini4", kMini, "model.language_model.", 4},
-                    Case{"Mini8", kMini, "model.language_model.", 8}),
-    [](const auto& info) { return info.param.name; });
+const auto kWithExperts = testing::Values(
+    Case{"Moe1", kMoe, "model.language_model.", 1},
+    Case{"Moe2", kMoe, "model.language_model.", 2},
+    Case{"Moe4", kMoe, "model.language_model.", 4},
+    Case{"Moe8", kMoe, "model.language_model.", 8},
+    Case{"MoeText1", kMoeText, "model.", 1},
+    Case{"MoeText2", kMoeText, "model.", 2},
+    Case{"Fp8At1", kFp8, "model.language_model.", 1},
+    Case{"Fp8At2", kFp8, "model.language_model.", 2},
+    Case{"Fp8At4", kFp8, "model.language_model.", 4},
+    Case{"Fp8At8", kFp8, "model.language_model.", 8},
+    Case{"Next1", kNext, "model.", 1}, Case{"Next2", kNext, "model.", 2},
+    Case{"Next4", kNext, "model.", 4},
+    Case{"Mini1", kMini, "model.language_model.", 1},
+    Case{"Mini2", kMini, "model.language_model.", 2},
+    Case{"Mini4", kMini, "model.language_model.", 4},
+    Case{"Mini8", kMini, "model.language_model.", 8});
+const auto kWithoutExperts = testing::Values(
+    Case{"Dense1", kDense, "model.", 1}, Case{"Dense2", kDense, "model.", 2},
+    Case{"Dense4", kDense, "model.", 4});
+constexpr auto kName = [](const auto& info) { return info.param.name; };
+
+INSTANTIATE_TEST_SUITE_P(All, LoadExpertsOf, kWithExperts, kName);
+INSTANTIATE_TEST_SUITE_P(All, LoadWeightsOf, kWithExperts, kName);
+INSTANTIATE_TEST_SUITE_P(Dense, LoadWeightsOf, kWithoutExperts, kName);
 
 TEST(LoadWeights, GivesAllMemoryBack) {
   FakeBackend backend;

@@ -44,6 +44,17 @@ TEST(MakeLocalShape, CutsEverySizeByTheNumberOfRanks) {
   EXPECT_EQ(shape->shared_width, 8);
 }
 
+TEST(MakeLocalShape, CutsTheMlpOfADenseModel) {
+  const auto config = LoadModelConfig(GOLDEN_DIR "/models/dense");
+  ASSERT_OK(config);
+
+  const auto shape = MakeLocalShape(*config, 1, 4);
+
+  ASSERT_OK(shape);
+  EXPECT_EQ(shape->mlp_width, 48);
+  EXPECT_EQ(shape->expert_width, 0);
+}
+
 TEST(MakeLocalShape, RoundsTheVocabularyUp) {
   const auto shape = MakeLocalShape(MoeConfig(), 7, 8);
   ASSERT_OK(shape);
@@ -106,6 +117,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"SharedExpert", 4,
                 [](ModelConfig& c) { c.shared_expert_intermediate_size = 50; },
                 "shared_expert_intermediate_size=50", "runs at tp_size 1, 2"},
+        Refusal{"Mlp", 4, [](ModelConfig& c) { c.intermediate_size = 50; },
+                "intermediate_size=50 is not divisible by tp_size=4",
+                "runs at tp_size 1, 2"},
         Refusal{"KvHeadsThatDoNotDivide", 4,
                 [](ModelConfig& c) { c.num_key_value_heads = 6; },
                 "num_key_value_heads=6 is not divisible by tp_size=4",

@@ -173,6 +173,16 @@ TEST(ParseModelConfig, ReadsNormTopkProbOfQwen3Next) {
   EXPECT_FALSE(config->norm_topk_prob);
 }
 
+// qwen3_next files have one, for layers without experts, of which there are
+// none.
+TEST(ParseModelConfig, PassesOverAnMlpBesideExperts) {
+  Json json = Next();
+  json["intermediate_size"] = 5120;
+  const auto config = ParseModelConfig(json.dump());
+  ASSERT_OK(config);
+  EXPECT_EQ(config->intermediate_size, 0);
+}
+
 TEST(ParseModelConfig, LetsAnExplicitNormTopkProbWin) {
   Json json = Flat();
   json["norm_topk_prob"] = false;
@@ -227,13 +237,10 @@ Refusal Fp8With(const char* name, const char* key, Json value,
 INSTANTIATE_TEST_SUITE_P(
     Dialects, ParseModelConfigRefuses,
     testing::Values(
-        Set("DenseDialect", "model_type", "qwen3_5",
-            "model_type \"qwen3_5\" is not served yet", kLater),
-        Set("DenseText", "model_type", "qwen3_5_text", "not served yet",
-            kLater),
         Set("UnknownModel", "model_type", "llama",
-            "model_type is \"llama\"; must be \"qwen3_5_moe\", "
-            "\"qwen3_5_moe_text\" or \"qwen3_next\""),
+            "model_type is \"llama\"; must be one of \"qwen3_5_moe\", "
+            "\"qwen3_5_moe_text\", \"qwen3_next\", \"qwen3_5\", "
+            "\"qwen3_5_text\""),
         Set("ModelTypeOfAnotherKind", "model_type", 7, "model_type is 7"),
         Refusal{"NoModelType", [](Json& root) { root.erase("model_type"); },
                 kInvalid, "model_type is absent"},

@@ -30,6 +30,13 @@ TEST(ParseTensorName, ReadsTheMultipliersOfAWeight) {
                 .scale = true}));
 }
 
+TEST(ParseTensorName, TellsADenseMlpFromARouter) {
+  EXPECT_EQ(ParseTensorName("model.layers.3.mlp.gate_proj.weight"),
+            (TensorId{.role = TensorRole::kMlpGateProj, .layer = 3}));
+  EXPECT_EQ(ParseTensorName("model.layers.3.mlp.gate.weight"),
+            (TensorId{.role = TensorRole::kRouter, .layer = 3}));
+}
+
 TEST(ParseTensorName, TellsTheMtpHeadFromTheModel) {
   EXPECT_EQ(
       ParseTensorName("mtp.layers.0.mlp.experts.down_proj"),
@@ -45,6 +52,7 @@ TEST(ParseTensorName, KnowsNothingElse) {
         "model.layers.99999999999.input_layernorm.weight",
         "model.layers.0.mlp.experts.gate_up_proj.weight",
         "model.layers.0.mlp.experts.0.gate_up_proj",
+        "model.layers.0.mlp.gate_up_proj.weight", "model.layers.0.mlp.up_proj",
         "model.layers.0.self_attn.q_proj.weight_scale",
         "model.norm.weight_scale_inv", "lm_head.weight_scale_inv",
         "model.lm_head.weight", "model.layers.0"})
@@ -57,6 +65,9 @@ TEST(TensorName, IsTheInverse) {
                            "model.layers.7.mlp.experts.gate_up_proj",
                            "model.layers.7.linear_attn.in_proj_qkvz.weight",
                            "model.layers.7.self_attn.o_proj.weight_scale_inv",
+                           "model.layers.7.mlp.gate_proj.weight",
+                           "model.layers.7.mlp.up_proj.weight",
+                           "model.layers.7.mlp.down_proj.weight_scale_inv",
                            "model.layers.7.mlp.experts.0.up_proj."
                            "weight_scale_inv",
                            "model.layers.7.mlp.experts.0.down_proj.weight"})

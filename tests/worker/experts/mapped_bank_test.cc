@@ -40,8 +40,8 @@ class MappedBankOf : public testing::TestWithParam<Case> {
           AllocateExpertSlots(backend, twin->config, twin->shape, 3, "slots");
       ASSERT_OK(slots);
       for (int layer = 0; layer < twin->config.num_layers(); ++layer) {
-        const MoeWeights& moe =
-            twin->weights.layers[static_cast<size_t>(layer)].moe;
+        const auto& moe = std::get<MoeWeights>(
+            twin->weights.layers[static_cast<size_t>(layer)].feed_forward);
         for (int e = static_cast<int>(twin->config.num_experts) - 1; e >= 0;
              --e) {
           (*bank)->WillNeed(layer, e);

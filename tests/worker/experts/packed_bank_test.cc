@@ -54,8 +54,8 @@ void ExpectResidentBytes(const std::string& model, int tp_size, bool whole,
         AllocateExpertSlots(backend, twin->config, twin->shape, 3, "slots");
     ASSERT_OK(slots);
     for (int layer = 0; layer < twin->config.num_layers(); ++layer) {
-      const MoeWeights& moe =
-          twin->weights.layers[static_cast<size_t>(layer)].moe;
+      const auto& moe = std::get<MoeWeights>(
+          twin->weights.layers[static_cast<size_t>(layer)].feed_forward);
       for (int e = 0; e < twin->config.num_experts; ++e) {
         (*bank)->WillNeed(layer, e);
         (*bank)->Fetch(layer, e, e % 3, *slots);

@@ -13,8 +13,9 @@ TEST(ResidentExperts, ShowsTheLayersOwnStacksInOrder) {
 
   const ExpertView view = experts.Wait(1);
 
-  EXPECT_EQ(view.gate_up, &weights.layers[1].moe.experts_gate_up);
-  EXPECT_EQ(view.down, &weights.layers[1].moe.experts_down);
+  const auto& moe = std::get<MoeWeights>(weights.layers[1].feed_forward);
+  EXPECT_EQ(view.gate_up, &moe.experts_gate_up);
+  EXPECT_EQ(view.down, &moe.experts_down);
   EXPECT_EQ(view.places.data, nullptr);
 }
 

@@ -24,7 +24,9 @@ struct Case {
 };
 
 void PrintTo(const Case& c, std::ostream* out) {
-  *out << c.model << "_tp" << c.tp_size << (c.full ? "_full" : "_sharded");
+  // A test's name takes no dash.
+  *out << (std::string(c.model) == "phalanx-mini" ? "mini" : c.model) << "_tp"
+       << c.tp_size << (c.full ? "_full" : "_sharded");
 }
 
 std::string ModelDir(const std::string& name) {

@@ -38,11 +38,10 @@ struct Model {
 
 void PrintTo(const Model& model, std::ostream* out) { *out << model.name; }
 
-const Model kModels[] = {{"moe", {1, 2, 4, 8}, 4},
-                         {"moe_text", {1, 2}, 2},
-                         {"moe_fp8", {1, 2, 4, 8}, 2},
-                         {"next", {1, 2, 4}, 2},
-                         {"phalanx-mini", {1, 2, 4, 8}, 4}};
+const Model kModels[] = {
+    {"moe", {1, 2, 4, 8}, 4},     {"moe_text", {1, 2}, 2},
+    {"moe_fp8", {1, 2, 4, 8}, 2}, {"next", {1, 2, 4}, 2},
+    {"dense", {1, 2, 4}, 4},      {"phalanx-mini", {1, 2, 4, 8}, 4}};
 
 // Any ids will do here: a fixed walk through the vocabulary.
 std::vector<int32_t> Ids(int64_t count, int64_t vocab_size, int64_t start) {
@@ -115,8 +114,8 @@ void ExpectSameTrace(const Trace& ours, const Trace& theirs,
   ASSERT_EQ(ours.sums.size(), theirs.sums.size()) << what;
   for (size_t i = 0; i < ours.sums.size(); ++i)
     EXPECT_TRUE(ours.sums[i] == theirs.sums[i])
-        << what << ", " << (i % 2 == 0 ? "mixer" : "mixture") << " of layer "
-        << i / 2;
+        << what << ", " << (i % 2 == 0 ? "mixer" : "feed-forward")
+        << " of layer " << i / 2;
 }
 
 // While it lives, the sums of a group are written down.
@@ -395,6 +394,7 @@ TEST(TensorParallelSizes, NameTheFieldThatDoesNotDivide) {
       {"moe_text", 4, "num_attention_heads=6 is not divisible by tp_size=4"},
       {"moe_text", 3, "linear_num_key_heads=2 is not divisible by tp_size=3"},
       {"moe_text", 6, "linear_num_key_heads=2 is not divisible by tp_size=6"},
+      {"dense", 8, "num_attention_heads=4 is not divisible by tp_size=8"},
   };
   for (const auto& c : cases) {
     const auto config =
@@ -430,6 +430,7 @@ Share ShareOf(const ModelConfig& c, int64_t rank, int64_t N,
   const int64_t W = c.linear_conv_kernel_dim;
   const int64_t I = c.moe_intermediate_size / N;
   const int64_t Is = c.shared_expert_intermediate_size / N;
+  const int64_t mlp = c.intermediate_size / N;
   const int64_t rows = CeilDivide(c.vocab_size, N);
   const int64_t owned =
       std::clamp<int64_t>(c.vocab_size - rank * rows, 0, rows);
@@ -438,9 +439,11 @@ Share ShareOf(const ModelConfig& c, int64_t rank, int64_t N,
   int64_t elements = (c.tie_word_embeddings ? 1 : 2) * owned * H + H;
   int64_t parameters = 0;
   for (const LayerKind kind : c.layer_types) {
-    elements += 2 * H;                    // Norms.
-    elements += (c.num_experts + 1) * H;  // Router and shared gate.
-    elements += 3 * Is * H;               // Shared expert.
+    elements += 2 * H;  // Norms.
+    // Router and shared gate.
+    if (c.has_experts()) elements += (c.num_experts + 1) * H;
+    elements += 3 * Is * H;   // Shared expert.
+    elements += 3 * mlp * H;  // Of a dense model.
     share.experts += c.num_experts * 3 * I * H * 2;
     if (kind == LayerKind::kFullAttention) {
       elements += (2 * nq + 2 * nkv) * D * H + H * nq * D + 2 * D;

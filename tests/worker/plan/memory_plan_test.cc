@@ -270,6 +270,32 @@ TEST(PlanMemory, ASizeThatTheModelCannotRunAtIsRefusedByItsField) {
                        HasSubstr("not divisible by tp_size=3")));
 }
 
+TEST(PlanMemory, ADenseModelIsAllNonExpert) {
+  const ModelConfig config =
+      LoadModelConfig(GOLDEN_DIR "/models/dense").value();
+
+  const auto plan = PlanMemory(config, {.tp_size = 2, .device_bytes = kGiB});
+
+  ASSERT_THAT(plan, IsOk());
+  EXPECT_EQ(plan->experts_bytes, 0);
+  EXPECT_EQ(plan->expert_slots_bytes, 0);
+  EXPECT_EQ(plan->non_expert_bytes,
+            NonExpertShareOf(config, MakeLocalShape(config, 0, 2).value(), {})
+                .total());
+}
+
+TEST(PlanMemory, OffloadOfADenseModelIsRefused) {
+  const ModelConfig config =
+      LoadModelConfig(GOLDEN_DIR "/models/dense").value();
+
+  EXPECT_THAT(
+      PlanMemory(config, {.moe_mode = kOffload, .device_bytes = kCard}),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("moe_mode is offload; must be resident: model_type "
+                         "\"qwen3_5_text\" is a dense model, without experts "
+                         "to offload")));
+}
+
 TEST(StateSlots, AreThoseOfTheSpecification) {
   EXPECT_EQ(StateSlots(1), 9);
   EXPECT_EQ(StateSlots(4), 25);

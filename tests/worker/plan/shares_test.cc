@@ -93,6 +93,29 @@ TEST(LargerPresets, HaveTheSharesOfTheSpecification) {
             720 * kGiB);
 }
 
+TEST(DenseModel, HasAnMlpInTheLayersPlaceOfExperts) {
+  const ModelConfig config =
+      LoadModelConfig(GOLDEN_DIR "/models/dense").value();
+  const LocalShape local = ShapeOf(config, 2);
+
+  const NonExpertShare share = NonExpertShareOf(config, local, {});
+
+  EXPECT_EQ(share.mlp, 4 * 3 * 64 * 96 * 2);
+  EXPECT_EQ(share.shared_experts, 0);
+  EXPECT_EQ(share.routers, 0);
+  EXPECT_EQ(ExpertBytes(config, local, WeightFormat::kBf16), 0);
+}
+
+TEST(Fp8, RanksOfADenseModelThatShareABlockBothHoldItsScale) {
+  const ModelConfig config =
+      LoadModelConfig(GOLDEN_DIR "/models/dense").value();
+  const WeightTypes types = {.format = WeightFormat::kFp8};
+
+  // Rows 96..191 of gate and up, and as many columns of down, lie in 2 blocks.
+  EXPECT_EQ(NonExpertShareOf(config, ShapeOf(config, 2, 1), types).mlp,
+            4 * (3 * 64 * 96 + 3 * 2 * 2));
+}
+
 TEST(Fp8, AnExpertIsOneByteAnElementAndScales) {
   const ModelConfig config = PresetConfig("qwen3.6-35b-a3b").value();
 
@@ -167,14 +190,16 @@ TEST_P(SharesOf, TheCachesAreWhatTheModelAsksFor) {
 
 constexpr char kMoe[] = GOLDEN_DIR "/models/moe";
 constexpr char kMoeText[] = GOLDEN_DIR "/models/moe_text";
+constexpr char kDense[] = GOLDEN_DIR "/models/dense";
 constexpr char kMini[] = SOURCE_ROOT "/deploy/models/phalanx-mini";
 
 INSTANTIATE_TEST_SUITE_P(Models, SharesOf,
                          testing::Values(Loaded{kMoe, 1}, Loaded{kMoe, 2},
                                          Loaded{kMoe, 4}, Loaded{kMoe, 8},
-                                         Loaded{kMoeText, 1}, Loaded{kMini, 1},
-                                         Loaded{kMini, 2}, Loaded{kMini, 4},
-                                         Loaded{kMini, 8}));
+                                         Loaded{kMoeText, 1}, Loaded{kDense, 1},
+                                         Loaded{kDense, 2}, Loaded{kDense, 4},
+                                         Loaded{kMini, 1}, Loaded{kMini, 2},
+                                         Loaded{kMini, 4}, Loaded{kMini, 8}));
 
 }  // namespace
 }  // namespace phalanx

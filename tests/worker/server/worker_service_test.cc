@@ -267,6 +267,8 @@ TEST_F(WorkerServiceTest, GetStatusShowsTheBoardBesideTheFacts) {
   board_.Write([](WorkerSnapshot& s) {
     s.state = WorkerState::kReady;
     s.epoch = kEpoch;
+    s.load_progress = 0.25;
+    s.load_total_bytes = 800;
     s.steps = 12;
     s.warmup_logits_hash = 77;
     s.counts.running = 2;
@@ -281,6 +283,8 @@ TEST_F(WorkerServiceTest, GetStatusShowsTheBoardBesideTheFacts) {
   EXPECT_EQ(status.rank(), 1);
   EXPECT_EQ(status.state(), v1::RANK_STATE_READY);
   EXPECT_EQ(status.epoch(), kEpoch);
+  EXPECT_EQ(status.load_progress(), 0.25);
+  EXPECT_EQ(status.load_total_bytes(), 800);
   EXPECT_EQ(status.steps(), 12);
   EXPECT_EQ(status.warmup_logits_hash(), 77u);
   EXPECT_EQ(status.requests_running(), 2);
