@@ -30,8 +30,7 @@ struct WorkerSnapshot {
   uint64_t epoch = 0;
   int64_t steps = 0;  // Completed in this epoch.
   uint64_t warmup_logits_hash = 0;
-  SchedulerCounts counts;    // Rank 0 only; the pools' totals on every rank.
-  double load_progress = 0;  // Of the weights' bytes, 0..1.
+  SchedulerCounts counts;  // Rank 0 only; the pools' totals on every rank.
   // How long each state lasted when the rank was in it last; the present one,
   // so far. The board's own.
   std::array<double, kWorkerStates> state_seconds{};
