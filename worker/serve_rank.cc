@@ -27,7 +27,6 @@ void ShowWaiting(StatusBoard& board, const std::string& why) {
   board.Write([&](WorkerSnapshot& s) {
     s.state = WorkerState::kForming;
     s.detail = why;
-    s.load_progress = 1;  // Or there would be no rank to wait with.
   });
 }
 

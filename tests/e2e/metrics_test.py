@@ -330,6 +330,35 @@ class MetricsTest(unittest.TestCase):
         self.assertLess(max(sizes), 512 * 1024)
 
 
+class OffloadTest(unittest.TestCase):
+    def test_lookups_and_fetches_are_those_of_requests_alone(self):
+        with Service("--moe-mode", "offload", "--expert-slots", "32", tp_size=2) as service:
+            service.wait_serving()
+            ranks = [rank.worker for rank in service.status().groups[0].ranks]
+            before = [Scrape(worker.metrics_address) for worker in ranks]
+            request = ids_request([756, 0], 20)
+            Answer(service.inference.Generate(request, timeout=CALL_SECONDS))
+            # The last step's fetches are counted before its token is sent.
+            after = [Scrape(worker.metrics_address) for worker in ranks]
+
+        for rank in before:
+            self.assertEqual(rank.sum("phalanx_expert_lookups_total"), 0)
+            self.assertEqual(rank.sum("phalanx_expert_fetched_bytes_total"), 0)
+            self.assertEqual(rank.sum("phalanx_expert_fetch_duration_seconds_count"), 0)
+            self.assertEqual(rank.sum("phalanx_expert_cache_slots"), 32)
+            self.assertGreater(
+                rank.sum("phalanx_host_memory_bytes", category="offloaded_experts"), 0
+            )
+        for rank in after:
+            fetched = rank.sum("phalanx_expert_lookups_total", result="fetched")
+            self.assertGreater(fetched, 0)
+            self.assertGreaterEqual(
+                rank.sum("phalanx_expert_fetch_duration_seconds_count"), fetched
+            )
+            self.assertGreater(rank.sum("phalanx_expert_fetched_bytes_total"), 0)
+            self.assertEqual(lint(rank.text).returncode, 0)
+
+
 class StartTest(unittest.TestCase):
     def test_a_port_in_use_is_a_plain_error(self):
         with Service() as service:

@@ -41,13 +41,15 @@ class RunFileTest : public testing::Test {
 };
 
 TEST_F(RunFileTest, ReadsWhatWasWritten) {
-  ASSERT_OK(WriteRunFile({"127.0.0.1:1", "127.0.0.1:2", getpid()}));
+  ASSERT_OK(
+      WriteRunFile({"127.0.0.1:1", "127.0.0.1:2", getpid(), "127.0.0.1:3"}));
 
   const auto run = ReadRunFile();
 
   ASSERT_OK(run);
   EXPECT_EQ(run->address, "127.0.0.1:1");
   EXPECT_EQ(run->admin_address, "127.0.0.1:2");
+  EXPECT_EQ(run->metrics_address, "127.0.0.1:3");
 }
 
 TEST_F(RunFileTest, SaysWhatToDoWhereNothingWasServed) {
@@ -56,7 +58,8 @@ TEST_F(RunFileTest, SaysWhatToDoWhereNothingWasServed) {
 }
 
 TEST_F(RunFileTest, ForgetsAServeThatIsGone) {
-  ASSERT_OK(WriteRunFile({"127.0.0.1:1", "127.0.0.1:2", DeadPid()}));
+  ASSERT_OK(
+      WriteRunFile({"127.0.0.1:1", "127.0.0.1:2", DeadPid(), "127.0.0.1:3"}));
 
   EXPECT_THAT(ReadRunFile(),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr("serve")));
@@ -71,7 +74,8 @@ TEST_F(RunFileTest, TakesAFileThatIsNotOursForNone) {
 }
 
 TEST_F(RunFileTest, LeavesTheFileOfAnotherServe) {
-  ASSERT_OK(WriteRunFile({"127.0.0.1:1", "127.0.0.1:2", getppid()}));
+  ASSERT_OK(
+      WriteRunFile({"127.0.0.1:1", "127.0.0.1:2", getppid(), "127.0.0.1:3"}));
 
   RemoveRunFile();
 
@@ -79,7 +83,8 @@ TEST_F(RunFileTest, LeavesTheFileOfAnotherServe) {
 }
 
 TEST_F(RunFileTest, RemovesItsOwnFile) {
-  ASSERT_OK(WriteRunFile({"127.0.0.1:1", "127.0.0.1:2", getpid()}));
+  ASSERT_OK(
+      WriteRunFile({"127.0.0.1:1", "127.0.0.1:2", getpid(), "127.0.0.1:3"}));
 
   RemoveRunFile();
 
