@@ -15,7 +15,7 @@ struct LoadOptions {
   // MoeWeights::experts_* stay empty.
   bool routed_experts = true;
   // How many put matrices together at once, and whom they tell.
-  LoadJobs::RunOptions run;
+  LoadJobs::RunOptions run = {};
 };
 
 // Copies one rank's share of a checkpoint into the backend's memory, laid out

@@ -280,8 +280,7 @@ TEST_F(ServiceCheck, FindsARequestThatIsCountedForEver) {
   gateway_.leaks = true;
   timeout_seconds_ = 2;
 
-  EXPECT_EQ(Check().detail,
-            "requests_running is 1 after 2 s; it was 0 before");
+  EXPECT_EQ(Check().detail, "requests_running is 1 after 2 s; it was 0 before");
   EXPECT_FALSE(well_);
 }
 

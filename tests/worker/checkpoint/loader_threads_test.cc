@@ -35,10 +35,10 @@ std::vector<std::string> BytesOf(const Weights& weights) {
       bytes.push_back(BytesOf(attention.qgkv));
       bytes.push_back(BytesOf(attention.o));
     }
+    const auto& moe = std::get<MoeWeights>(layer.feed_forward);
     for (const PackedWeight* weight :
-         {&layer.moe.router, &layer.moe.experts_gate_up,
-          &layer.moe.experts_down, &layer.moe.shared_gate_up,
-          &layer.moe.shared_down, &layer.moe.shared_gate})
+         {&moe.router, &moe.experts_gate_up, &moe.experts_down,
+          &moe.shared_gate_up, &moe.shared_down, &moe.shared_gate})
       bytes.push_back(BytesOf(*weight));
   }
   return bytes;
