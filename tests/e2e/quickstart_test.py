@@ -36,7 +36,7 @@ class QuickstartTest(unittest.TestCase):
         )
 
     def check_answer(self, said):
-        self.assertRegex(said, r"Serving: ready address=\S+ admin=\S+ tp_size=2 ")
+        self.assertRegex(said, r"Serving: ready address=\S+ admin=\S+ metrics=\S+ tp_size=2 ")
         self.assertIn("> What is 2 + 3?\n", said)
         self.assertIn("\n2 + 3 = 5.\n", said)
         self.assertRegex(said, r"31 tokens, first after [0-9]+ ms, [0-9]+ tokens/s")
