@@ -32,6 +32,7 @@ worker_last_heartbeat_timestamp_seconds collective_failures_total requests_total
 request_rejections_total time_to_first_token_seconds_bucket kv_cache_usage_ratio
 preemptions_total device_memory_bytes device_memory_free_bytes
 device_memory_capacity_bytes stream_stall_seconds_total discarded_tokens_total
+collective_skew_seconds_bucket
 generated_tokens_total group_epoch prefix_cache_hit_tokens_total
 prefix_cache_queried_tokens_total
 """.split()
@@ -155,6 +156,7 @@ class MetricsTest(unittest.TestCase):
                 "collective_duration_seconds_count",
                 "collective_bytes_total",
                 "collective_failures_total",
+                "collective_skew_seconds_count",
                 "expert_lookups_total",
                 "expert_fetched_bytes_total",
             ):
@@ -217,6 +219,10 @@ class MetricsTest(unittest.TestCase):
             ]
             self.assertGreater(calls[0], 0)
             self.assertEqual(calls[0], calls[1], op)
+        for name in ("count", "sum"):
+            skew = [rank.sum("phalanx_collective_skew_seconds_" + name) for rank in ranks]
+            self.assertGreater(skew[0], 0)
+            self.assertEqual(skew[0], skew[1])
         # Eight layers of two all-reduces a step.
         self.assertEqual(
             ranks[0].sum("phalanx_collective_duration_seconds_count", op="all_reduce"),

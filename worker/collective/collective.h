@@ -44,6 +44,10 @@ class Collective {
   // Returns when every rank has called it.
   virtual absl::Status Barrier() = 0;
 
+  // Seconds from the first rank's arrival to the last one's in the last call
+  // that waited for all; negative where the transport does not know.
+  virtual double last_skew_seconds() const { return -1; }
+
   // Ends the group for all ranks. Any thread; the first reason counts.
   virtual void Abort(const absl::Status& reason) = 0;
 

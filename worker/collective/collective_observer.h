@@ -29,6 +29,9 @@ class CollectiveObserver {
   // A call that was whole. `bytes`: what this rank gave to it, or, in a
   // broadcast, what it got.
   virtual void OnCall(CollectiveOp op, double seconds, int64_t bytes) = 0;
+  // After OnCall, where the call waited for all and the transport knows: how
+  // far the ranks' arrivals lay apart.
+  virtual void OnSkew(double seconds) = 0;
   // The call in which this rank learnt that the group is over; one a group.
   virtual void OnFailure(CollectiveOp op, CollectiveFailure reason) = 0;
 };

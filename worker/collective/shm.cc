@@ -71,6 +71,8 @@ class ShmCollective final : public Collective {
     return steps_.AwaitAll() ? absl::OkStatus() : status();
   }
 
+  double last_skew_seconds() const override { return steps_.skew_seconds(); }
+
   void Abort(const absl::Status& reason) override {
     steps_.Abort(LossOf(reason, rank_, size_));
   }

@@ -59,6 +59,8 @@ struct alignas(kLineBytes) RankLine {
   std::array<std::atomic<uint64_t>, 2> tags;
   // Rank 0, by step & 1: bytes of the whole broadcast.
   std::array<std::atomic<uint64_t>, 2> broadcast_bytes;
+  // By step & 1: when the rank took it, of the host's steady clock.
+  std::array<std::atomic<int64_t>, 2> taken_nanoseconds;
 };
 
 // What is read at formation and at the end only.

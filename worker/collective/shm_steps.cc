@@ -10,6 +10,7 @@
 #include <climits>
 #include <cstring>
 #include <ctime>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 
@@ -23,6 +24,12 @@ constexpr int kPausesPerLook = 64;
 constexpr int kYields = 8;
 // Between two looks for the dead.
 constexpr long kSleepNanoseconds = 100'000'000;
+
+int64_t NowNanoseconds() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 void Pause() {
 #if defined(__x86_64__)
@@ -97,6 +104,8 @@ void ShmSteps::Publish(CallTag tag) {
   tag_ = tag;
   RankLine& line = segment_.line(rank_);
   line.tags[step_ & 1].store(tag, std::memory_order_relaxed);
+  line.taken_nanoseconds[step_ & 1].store(NowNanoseconds(),
+                                          std::memory_order_relaxed);
   line.step.store(step_);
   // In one order with the sleeper, which counts itself before it looks at the
   // step for the last time: either it sees the step or we see it.
@@ -112,7 +121,21 @@ void ShmSteps::PublishBroadcast(CallTag tag, int64_t bytes) {
 bool ShmSteps::AwaitAll() {
   for (int r = 0; r < size_; ++r)
     if (!Await(r, step_) || !CheckTag(r)) return false;
+  // Ranks arrive in a call's first step; what follows they do together.
+  if (step_ == arrival_) skew_seconds_ = MeasureSkew();
   return true;
+}
+
+double ShmSteps::MeasureSkew() const {
+  int64_t first = std::numeric_limits<int64_t>::max();
+  int64_t last = std::numeric_limits<int64_t>::min();
+  for (int r = 0; r < size_; ++r) {
+    const int64_t taken = segment_.line(r).taken_nanoseconds[step_ & 1].load(
+        std::memory_order_relaxed);
+    first = std::min(first, taken);
+    last = std::max(last, taken);
+  }
+  return 1e-9 * static_cast<double>(last - first);
 }
 
 bool ShmSteps::AwaitRoot() { return Await(0, step_) && CheckTag(0); }

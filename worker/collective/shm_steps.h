@@ -64,6 +64,10 @@ class ShmSteps {
   bool AwaitAll();
   bool AwaitRoot();
 
+  // Between the first and the last rank's taking of the step that AwaitAll saw
+  // last; 0 before.
+  double skew_seconds() const { return skew_seconds_; }
+
   // What rank 0 showed at this step. After AwaitRoot.
   uint64_t broadcast_bytes() const;
 
@@ -77,6 +81,7 @@ class ShmSteps {
   bool SpinFor(int rank, uint32_t step) const;
   bool SleepFor(int rank, uint32_t step);
   bool CheckTag(int rank);
+  double MeasureSkew() const;
   // The lowest rank that will take no more steps, and why; false if none.
   bool FindLoss(Loss& loss) const;
 
@@ -91,6 +96,7 @@ class ShmSteps {
   uint32_t arrival_;  // First one of this call.
   int parity_ = 0;
   CallTag tag_ = 0;
+  double skew_seconds_ = 0;
 
   Mutex record_mutex_;  // Over the writing of this rank's record.
 };

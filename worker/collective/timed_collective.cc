@@ -47,6 +47,8 @@ void TimedCollective::Tell(CollectiveOp op, double began_seconds, int64_t bytes,
                            const absl::Status& status) {
   if (status.ok()) {
     observer_.OnCall(op, clock_.now_seconds() - began_seconds, bytes);
+    const double skew = inner_->last_skew_seconds();
+    if (op != CollectiveOp::kBroadcast && skew >= 0) observer_.OnSkew(skew);
   } else if (!std::exchange(failed_, true)) {
     observer_.OnFailure(op, CollectiveFailureOf(status));
   }

@@ -29,6 +29,9 @@ class TimedCollective final : public Collective {
     return inner_->max_broadcast_bytes();
   }
   absl::Status Barrier() override;
+  double last_skew_seconds() const override {
+    return inner_->last_skew_seconds();
+  }
   void Abort(const absl::Status& reason) override { inner_->Abort(reason); }
   absl::Status status() const override { return inner_->status(); }
 

@@ -20,7 +20,7 @@ RankMetrics::RankMetrics(const RankMetricsConfig& config,
                          const StatusBoard& board, const Backend& backend)
     : board_(board),
       registry_({{"group", kGroup}, {"rank", absl::StrCat(config.rank)}}),
-      steps_(config.transport, clock_, experts_, registry_),
+      steps_(config.transport, clock_, registry_),
       memory_(config.device, backend, board, config.comm_bytes, registry_),
       grpc_({"phalanx.v1.Worker", "phalanx.v1.Rank"}, registry_) {
   AddProcessMetrics("worker", config.device.name, registry_);

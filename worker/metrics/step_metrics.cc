@@ -21,6 +21,10 @@ constexpr MetricFacts kCallBytes = {
 constexpr MetricFacts kFailures = {
     "phalanx_collective_failures_total",
     "Groups that this rank saw end in a call, by the call and why."};
+constexpr MetricFacts kSkewSeconds = {
+    "phalanx_collective_skew_seconds",
+    "From the first rank's arrival in a call within a step to the last one's; "
+    "every rank shows the same."};
 constexpr MetricFacts kFetchSeconds = {
     "phalanx_expert_fetch_duration_seconds",
     "Fetch of one expert from the bank into a slot."};
@@ -44,9 +48,9 @@ const std::vector<double> kFetchBounds = {
 }  // namespace
 
 StepMetrics::StepMetrics(const std::string& transport, const Clock& clock,
-                         ExpertTally& experts, MetricRegistry& registry)
+                         MetricRegistry& registry)
     : clock_(clock),
-      experts_(experts),
+      skew_seconds_(registry.AddHistogram(kSkewSeconds, kCallBounds)),
       fetch_seconds_(registry.AddHistogram(kFetchSeconds, kFetchBounds)) {
   for (int i = 0; i < kPhases; ++i) {
     const MetricLabels labels = {{"phase", kPhaseNames[i]}};
@@ -90,20 +94,21 @@ void StepMetrics::OnStepEnd(const StepPlan& plan) {
   step_tokens_[phase]->Observe(static_cast<double>(plan.token_count()));
 }
 
-void StepMetrics::OnServing() {
-  experts_.Begin();
-  serving_.store(true);
-}
+void StepMetrics::OnServing() { serving_.store(true); }
 
 void StepMetrics::Pause() {
   in_step_ = false;
-  if (serving_.exchange(false)) experts_.End();
+  serving_.store(false);
 }
 
 void StepMetrics::OnCall(CollectiveOp op, double seconds, int64_t bytes) {
   if (!in_step_) return;
   call_seconds_[static_cast<size_t>(op)]->Observe(seconds);
   call_bytes_[static_cast<size_t>(op)]->Increment(static_cast<double>(bytes));
+}
+
+void StepMetrics::OnSkew(double seconds) {
+  if (in_step_) skew_seconds_.Observe(seconds);
 }
 
 void StepMetrics::OnFailure(CollectiveOp op, CollectiveFailure reason) {

@@ -10,7 +10,6 @@
 #include "worker/collective/collective_observer.h"
 #include "worker/engine/step_observer.h"
 #include "worker/experts/expert_cache.h"
-#include "worker/metrics/expert_tally.h"
 
 namespace phalanx {
 
@@ -28,7 +27,7 @@ class StepMetrics final : public StepObserver,
                           public FetchObserver {
  public:
   StepMetrics(const std::string& transport, const Clock& clock,
-              ExpertTally& experts, MetricRegistry& registry);
+              MetricRegistry& registry);
 
   void OnWarmUp() override { Pause(); }
   void OnServing() override;
@@ -36,6 +35,7 @@ class StepMetrics final : public StepObserver,
   void OnStepEnd(const StepPlan& plan) override;
   void OnEpochEnd() override { Pause(); }
   void OnCall(CollectiveOp op, double seconds, int64_t bytes) override;
+  void OnSkew(double seconds) override;
   void OnFailure(CollectiveOp op, CollectiveFailure reason) override;
   void OnFetch(double seconds, int64_t bytes) override;
 
@@ -47,7 +47,6 @@ class StepMetrics final : public StepObserver,
   void Pause();
 
   const Clock& clock_;
-  ExpertTally& experts_;
   std::atomic<bool> serving_{false};
   bool in_step_ = false;
   double step_began_seconds_ = 0;
@@ -58,6 +57,7 @@ class StepMetrics final : public StepObserver,
   std::array<std::array<prometheus::Counter*, kCollectiveFailures>,
              kCollectiveOps>
       failures_;
+  prometheus::Histogram& skew_seconds_;
   prometheus::Histogram& fetch_seconds_;
 };
 

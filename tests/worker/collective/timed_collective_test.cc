@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <mutex>
 #include <tuple>
 #include <vector>
@@ -25,11 +26,13 @@ class Recorder final : public CollectiveObserver {
     EXPECT_GE(seconds, 0);
     calls.emplace_back(op, bytes);
   }
+  void OnSkew(double seconds) override { skews.push_back(seconds); }
   void OnFailure(CollectiveOp op, CollectiveFailure reason) override {
     failures.emplace_back(op, reason);
   }
 
   std::vector<std::pair<CollectiveOp, int64_t>> calls;
+  std::vector<double> skews;
   std::vector<std::pair<CollectiveOp, CollectiveFailure>> failures;
 };
 
@@ -65,6 +68,40 @@ TEST_F(TimedCollectiveTest, CallsAreShownWithTheirBytes) {
                             std::pair(CollectiveOp::kAllReduce, 32),
                             std::pair(CollectiveOp::kAllGather, 32),
                             std::pair(CollectiveOp::kBarrier, 0)));
+}
+
+TEST_F(TimedCollectiveTest, EveryRankSeesTheSameSkewOfACallThatWaitsForAll) {
+  OnEveryRank(group_, [](Collective& rank) {
+    std::string bytes = rank.rank() == 0 ? "plan" : "";
+    EXPECT_OK(rank.Broadcast(bytes));
+    EXPECT_OK(rank.Barrier());
+    EXPECT_OK(rank.Barrier());
+  });
+
+  EXPECT_EQ(recorders_[0].skews.size(), 2u);
+  EXPECT_EQ(recorders_[0].skews, recorders_[1].skews);
+}
+
+TEST_F(TimedCollectiveTest, SkewIsHowLateTheLastRankComes) {
+  // Rank 0 may lose its processor between the signal and its arrival, but not
+  // for half of this.
+  constexpr double kLateSeconds = .2;
+  std::atomic<bool> arriving{false};
+
+  OnEveryRank(group_, [&](Collective& rank) {
+    if (rank.rank() == 0) {
+      arriving.store(true);
+    } else {
+      while (!arriving.load()) {
+      }
+      const double end = clock_.now_seconds() + kLateSeconds;
+      while (clock_.now_seconds() < end) {
+      }
+    }
+    EXPECT_OK(rank.Barrier());
+  });
+
+  EXPECT_GE(recorders_[0].skews.at(0), kLateSeconds / 2);
 }
 
 TEST_F(TimedCollectiveTest, TheSumIsTheOneInside) {

@@ -105,7 +105,6 @@ TEST_F(StateMetricsTest, ExpertsAreCountedBySlotAndByLookup) {
   Add(0);
   ExpertCacheCounters now;
   experts_.SetSource([&] { return now; });
-  experts_.Begin();
   now = {.slots = 10,
          .slots_used = 4,
          .hits = 6,

@@ -36,8 +36,7 @@ class StepMetricsTest : public testing::Test {
 
   ManualClock clock_;
   MetricRegistry registry_;
-  ExpertTally experts_;
-  StepMetrics steps_{"shm", clock_, experts_, registry_};
+  StepMetrics steps_{"shm", clock_, registry_};
 };
 
 TEST_F(StepMetricsTest, AStepIsTimedUnderItsPhase) {
@@ -75,6 +74,15 @@ TEST_F(StepMetricsTest, CallsCountWithinStepsOnly) {
             100);
 }
 
+TEST_F(StepMetricsTest, SkewCountsWithinStepsOnly) {
+  steps_.OnServing();
+  steps_.OnSkew(.5);
+  steps_.OnStepBegin();
+  steps_.OnSkew(.25);
+
+  EXPECT_EQ(Value("phalanx_collective_skew_seconds_sum"), .25);
+}
+
 TEST_F(StepMetricsTest, AStepThatWasCutShortCountsForNothing) {
   steps_.OnServing();
   steps_.OnStepBegin();
@@ -106,18 +114,6 @@ TEST_F(StepMetricsTest, FetchesOfWarmUpDoNotCount) {
 
   EXPECT_EQ(before, 0);
   EXPECT_EQ(Value(kFetches), 1);
-}
-
-TEST_F(StepMetricsTest, ServiceBeginsAndEndsTheExpertsTally) {
-  ExpertCacheCounters counters;
-  experts_.SetSource([&] { return counters; });
-  counters.hits = 7;  // Of warm-up.
-  steps_.OnServing();
-  counters.hits = 10;
-  steps_.OnEpochEnd();
-  counters.hits = 20;  // Of the next one.
-
-  EXPECT_EQ(experts_.Read().hits, 3);
 }
 
 }  // namespace
