@@ -172,15 +172,18 @@ void ExpertCache::Work::Begin(int layer, const Routing& routing) {
   const bool most = static_cast<int64_t>(needs.size()) * kMostDenominator >=
                     experts_ * kMostNumerator;
   std::vector<ExpertId> absent;
+  bool jobs = false;
   {
     MutexLock lock(mutex_);
     ForgetLastLayer();
     absent = QueueNeeds(layer, needs);
     if (most && table_.slots() >= 2 * experts_ && layer + 1 < layers_)
       QueuePrefetch(layer + 1);
+    jobs = !demand_.empty() || !prefetch_.empty();
     slots_used_.store(table_.used(), std::memory_order_relaxed);
   }
-  work_.SignalAll();
+  // Waking threads for nothing would cost more than all of the above.
+  if (jobs) work_.SignalAll();
   // Beside the first fetches, and soon ahead of them.
   for (const ExpertId id : absent) bank_.WillNeed(id.layer, id.expert);
 }
