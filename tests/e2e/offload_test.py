@@ -123,6 +123,16 @@ class OffloadTest(unittest.TestCase):
         self.assertGreater(resident, size)
         self.assertLess(held, 1.1 * budget + PROCESS_BYTES)
 
+    def test_a_killed_rank_comes_back_and_answers_alike(self):
+        for bank in ("full", "sharded"):
+            flags = (*MODES[f"offload {bank}"], "--expert-slots", str(MINI_EXPERTS // 4))
+            with self.subTest(bank), Service(*flags, tp_size=2) as service:
+                want = answers(service)
+                epoch = service.wait_serving()
+                service.kill("rank 1")
+                service.wait_serving(above_epoch=epoch)
+                self.assertEqual(answers(service), want)
+
     def test_a_pack_cache_is_made_once_and_gives_the_same_bytes(self):
         with Service("--moe-mode", "resident", tp_size=2) as service:
             want = answers(service)

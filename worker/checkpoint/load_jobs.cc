@@ -10,6 +10,13 @@
 #include "common/mutex.h"
 
 namespace phalanx {
+namespace {
+
+constexpr int kMappedBytes = 1 << 20;
+
+}  // namespace
+
+void MapLargeTemporaries() { mallopt(M_MMAP_THRESHOLD, kMappedBytes); }
 
 // The state that the threads of one Run share.
 class LoadJobs::Running {
@@ -79,6 +86,7 @@ void LoadJobs::AddForCaller(int64_t bytes, std::function<void()> work) {
 }
 
 absl::Status LoadJobs::Run(const RunOptions& options) {
+  MapLargeTemporaries();
   Running running(jobs_, for_caller_, options);
   running.Begin();
   const int threads =
@@ -94,7 +102,7 @@ absl::Status LoadJobs::Run(const RunOptions& options) {
   running.DoCallersJobs();
   running.DoJobs();
   for (std::thread& helper : helpers) helper.join();
-  // Else malloc keeps the threads' temporaries for allocations to come.
+  // The smaller ones.
   malloc_trim(0);
   jobs_.clear();
   for_caller_.clear();

@@ -22,6 +22,12 @@ struct LoadProgress {
   }
 };
 
+// Makes malloc map allocations of a megabyte or more by themselves from here
+// on, so that they are gone when freed. By default it raises that bound to what
+// it sees, and keeps what threads freed in their arenas. For the whole process;
+// any thread, more than once too.
+void MapLargeTemporaries();
+
 // What is left of a load once all its memory is allocated: independent pieces
 // of work, run once by as many threads as one likes. One thread adds and runs.
 class LoadJobs {

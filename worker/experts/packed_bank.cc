@@ -7,6 +7,7 @@
 #include "common/status.h"
 #include "common/units.h"
 #include "worker/checkpoint/expert_reader.h"
+#include "worker/checkpoint/load_jobs.h"
 #include "worker/checkpoint/tensor_table.h"
 #include "worker/experts/expert_slots.h"
 
@@ -76,6 +77,7 @@ absl::StatusOr<std::unique_ptr<PackedBank>> PackedBank::Create(
     const Checkpoint& checkpoint, const ModelConfig& config,
     const LocalShape& shape, Backend& backend, const PackedBankConfig& bank) {
   CHECK(bank.threads >= 1);
+  MapLargeTemporaries();
   ASSIGN_OR_RETURN(const TensorTable table,
                    TensorTable::Match(checkpoint, config));
   ASSIGN_OR_RETURN(const std::vector<LocalShape> parts,
