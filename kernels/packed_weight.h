@@ -7,6 +7,13 @@
 
 namespace phalanx {
 
+// Of one layer: what a config may have and kernels make scratch for.
+inline constexpr int64_t kMaxExperts = 8192;
+
+inline constexpr int64_t kMaxWeightCols = 65536;
+// Matrices of one weight: the slots of a whole model's experts.
+inline constexpr int64_t kMaxWeightCount = int64_t{1} << 20;
+
 // What the rows of a weight mean to the product that reads it.
 enum class WeightLayout : uint8_t {
   kPlain,   // y = W x.

@@ -323,7 +323,7 @@ void AddServeFlags(CLI::App& verb, ServeOptions& o) {
       ->capture_default_str();
   AddMemoryFlags(verb, o);
   verb.add_option("--device", o.device, "What computes")
-      ->check(CLI::IsMember({"cpu"}))
+      ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   verb.add_option("--numerics", o.numerics,
                   "auto: the fastest exact kernels of this processor; fma: "

@@ -19,6 +19,7 @@
 #include "kernels/cpu/packed_layout.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/op_checks.h"
+#include "kernels/weight_limits.h"
 
 namespace phalanx {
 namespace {
@@ -29,7 +30,6 @@ constexpr int64_t kHugePageBytes = int64_t{2} << 20;
 // From here on memory is mapped by itself, on huge pages where the system
 // gives them.
 constexpr int64_t kMappedBytes = 2 * kHugePageBytes;
-constexpr int64_t kMaxBytes = int64_t{1} << 46;
 
 constexpr int64_t RoundUp(int64_t value, int64_t unit) {
   return (value + unit - 1) / unit * unit;
@@ -168,8 +168,8 @@ absl::StatusOr<Buffer> CpuBackend::Allocate(int64_t bytes,
                                             MemoryComponent component,
                                             absl::string_view what) {
   CHECK(bytes >= 0);
-  const int64_t padded = bytes <= kMaxBytes ? PaddedBytes(bytes) : bytes;
-  const bool within = padded <= kMaxBytes &&
+  const int64_t padded = bytes <= kMaxBufferBytes ? PaddedBytes(bytes) : bytes;
+  const bool within = padded <= kMaxBufferBytes &&
                       (memory_limit_bytes_ == 0 || padded <= FreeBytes());
   void* data = within ? AllocateZeroed(padded) : nullptr;
   if (data == nullptr) {
@@ -190,20 +190,8 @@ absl::StatusOr<PackedWeight> CpuBackend::AllocateWeight(
     int64_t count, int64_t rows, int64_t cols, WeightLayout layout,
     MemoryComponent component, absl::string_view what) {
   CheckWeightShape(count, rows, cols, layout);
-  if (cols > kMaxWeightCols) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        what, " has ", cols, " columns; must be at most ", kMaxWeightCols));
-  }
-  if (count > kMaxWeightCount) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        what, " has ", count, " matrices; must be at most ", kMaxWeightCount));
-  }
-  // In floating point first: a product of wrong sizes must not wrap around.
-  const double estimate = 2.0 * static_cast<double>(count) * rows * cols;
-  if (estimate > static_cast<double>(kMaxBytes)) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        what, " needs ", estimate, " bytes; free are ", FreeBytes()));
-  }
+  RETURN_IF_ERROR(CheckWeightLimits({count, rows, cols}, kMaxWeightCols,
+                                    FreeBytes(), what));
   PackedWeight w;
   w.count = count;
   w.rows = rows;

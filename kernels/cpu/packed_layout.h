@@ -19,11 +19,6 @@ namespace phalanx {
 inline constexpr int kTileOutputs = 32;
 inline constexpr int kTileGates = kTileOutputs / 2;
 
-// What the kernels' scratch is made for; AllocateWeight refuses more.
-inline constexpr int64_t kMaxWeightCols = 65536;
-inline constexpr int64_t kMaxWeightCount = int64_t{1} << 20;
-inline constexpr int64_t kMaxExperts = 4096;  // Of one layer.
-
 // Elements of one tile.
 constexpr int64_t TileElements(int64_t cols) { return cols * kTileOutputs; }
 

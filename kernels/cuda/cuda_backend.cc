@@ -15,6 +15,7 @@
 #include "kernels/cuda/cuda_ops.h"
 #include "kernels/cuda/packed_tile.h"
 #include "kernels/op_checks.h"
+#include "kernels/weight_limits.h"
 
 namespace phalanx {
 namespace {
@@ -29,9 +30,6 @@ using cuda::Told;
 
 // What cudaMalloc's memory begins at a multiple of, and so is counted in.
 constexpr int64_t kAllocationBytes = 256;
-constexpr int64_t kMaxBytes = int64_t{1} << 46;
-constexpr int64_t kMaxWeightCols = 65536;
-constexpr int64_t kMaxWeightCount = 4096;
 constexpr int64_t kMinStagingBytes = kTileElements * 2;
 constexpr int64_t kMaxStagingBytes = int64_t{1} << 30;
 
@@ -174,8 +172,8 @@ absl::StatusOr<Buffer> CudaBackend::Allocate(int64_t bytes,
                                              MemoryComponent component,
                                              absl::string_view what) {
   CHECK(bytes >= 0);
-  const int64_t padded = bytes <= kMaxBytes ? PaddedBytes(bytes) : bytes;
-  const bool within = padded <= kMaxBytes && padded <= FreeBytes();
+  const int64_t padded = bytes <= kMaxBufferBytes ? PaddedBytes(bytes) : bytes;
+  const bool within = padded <= kMaxBufferBytes && padded <= FreeBytes();
   void* data = nullptr;
   if (!within || cudaMalloc(&data, padded) != cudaSuccess) {
     return absl::ResourceExhaustedError(
@@ -229,20 +227,8 @@ absl::StatusOr<PackedWeight> CudaBackend::AllocateWeight(
   CheckWeightShape(count, rows, cols, layout);
   const int64_t max_cols =
       std::min(kMaxWeightCols, config_.staging_bytes / (kTileOutputs * 2));
-  if (cols > max_cols) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        what, " has ", cols, " columns; must be at most ", max_cols));
-  }
-  if (count > kMaxWeightCount) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        what, " has ", count, " matrices; must be at most ", kMaxWeightCount));
-  }
-  // In floating point first: a product of wrong sizes must not wrap around.
-  const double estimate = 2.0 * static_cast<double>(count) * rows * cols;
-  if (estimate > static_cast<double>(kMaxBytes)) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        what, " needs ", estimate, " bytes; free are ", FreeBytes()));
-  }
+  RETURN_IF_ERROR(
+      CheckWeightLimits({count, rows, cols}, max_cols, FreeBytes(), what));
   PackedWeight w;
   w.count = count;
   w.rows = rows;

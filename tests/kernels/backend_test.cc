@@ -173,6 +173,14 @@ TEST_P(BackendContract, StoresAMatrixThatWasReadFromAnotherWeight) {
   EXPECT_EQ(rig_.Read(hidden), (Floats{320, 0}));
 }
 
+TEST_P(BackendContract, AllocatesMoreMatricesThanALayerHasExperts) {
+  const auto slots =
+      backend_.AllocateWeight(kMaxExperts + 1, 1, 2, WeightLayout::kPlain,
+                              MemoryComponent::kExpertSlots, "the slots");
+
+  EXPECT_OK(slots);
+}
+
 TEST_P(BackendContract, NamesItsLayoutOfWeights) {
   EXPECT_FALSE(backend_.packed_layout().empty());
 }

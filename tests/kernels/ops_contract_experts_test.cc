@@ -97,6 +97,24 @@ TEST_P(OpsContract, ExpertsGateUpFindsExpertsAtTheirPlaces) {
   EXPECT_THAT(rig_.Read(hidden), ElementsAre(64, 192, 512, 768));
 }
 
+TEST_P(OpsContract, ExpertsGateUpTakesAsManyExpertsAsAConfigMayHave) {
+  const PackedWeight& weight =
+      rig_.Weight(1, 2, 2, {64, 0, 3, 0}, WeightLayout::kGateUp);
+  const int32_t last = kMaxExperts - 1;
+  Ints offsets(kMaxExperts + 1, 0);
+  offsets.back() = 1;
+  Ints places(kMaxExperts, -1);
+  places.back() = 0;
+  const Routing routing = {rig_.I32({1, 1}, {last}), rig_.Param({1, 1}, {1}),
+                           rig_.I32({kMaxExperts + 1}, offsets),
+                           rig_.I32({1}, {0}), rig_.I32({kMaxExperts}, places)};
+  const Tensor hidden = rig_.Act({1, 1});
+
+  ops_.ExpertsGateUp(rig_.Act({1, 2}, {1, 0}), weight, routing, hidden);
+
+  EXPECT_THAT(rig_.Read(hidden), ElementsAre(192));
+}
+
 TEST_P(OpsContract, ExpertsDownSumsByExpertWhateverThePlaces) {
   if (!rig_.rounds()) GTEST_SKIP() << "the reference sums in double";
   // (2^24 + 1) - 2^24 loses the 1, in ascending order of expert alone.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "common/log.h"
 #include "common/status.h"
+#include "kernels/packed_weight.h"
 #include "kernels/sequences.h"
 #include "worker/checkpoint/foreign_format.h"
 #include "worker/checkpoint/fp8.h"
@@ -23,7 +24,6 @@ constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxHeads = 1024;
 constexpr int64_t kMaxHeadDim = 1024;
 constexpr int64_t kMaxConvWidth = 16;
-constexpr int64_t kMaxExperts = 8192;
 constexpr int64_t kMaxVocab = 1 << 24;
 constexpr int64_t kMaxPositions = 1 << 27;
 constexpr double kMaxTheta = 1e15;

@@ -58,7 +58,7 @@ absl::Status ModelRunner::Run(const StepPlan& plan, Collective& comm,
   RETURN_IF_ERROR(backend_.Synchronize());
   RETURN_IF_ERROR(comm.status());
   FetchLogits(planes);
-  return absl::OkStatus();
+  return backend_.Synchronize();  // The copy may have failed, too.
 }
 
 // A row of logits lies in N planes; the vocabulary is their concatenation, less
