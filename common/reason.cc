@@ -1,5 +1,10 @@
 #include "common/reason.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
+#include <string>
+
 #include "absl/strings/cord.h"
 #include "google/rpc/status.pb.h"
 
@@ -7,6 +12,17 @@ namespace phalanx {
 namespace {
 
 constexpr char kTypeUrl[] = "type.googleapis.com/google.rpc.ErrorInfo";
+
+// A map has no order of its own, and equal errors must be equal bytes.
+std::string SerializeInOrder(const google::rpc::ErrorInfo& info) {
+  std::string bytes;
+  google::protobuf::io::StringOutputStream out(&bytes);
+  google::protobuf::io::CodedOutputStream coded(&out);
+  coded.SetSerializationDeterministic(true);
+  info.SerializeToCodedStream(&coded);
+  coded.Trim();
+  return bytes;
+}
 
 }  // namespace
 
@@ -18,7 +34,7 @@ absl::Status ReasonedError(absl::StatusCode code, absl::string_view word,
   info.set_domain("phalanx");
   for (auto& [key, value] : metadata) (*info.mutable_metadata())[key] = value;
   absl::Status status(code, message);
-  status.SetPayload(kTypeUrl, absl::Cord(info.SerializeAsString()));
+  status.SetPayload(kTypeUrl, absl::Cord(SerializeInOrder(info)));
   return status;
 }
 
