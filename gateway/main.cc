@@ -29,7 +29,7 @@
 #include "gateway/api/inference_service.h"
 #include "gateway/config.h"
 #include "gateway/metrics/gateway_metrics.h"
-#include "gateway/router/worker_group.h"
+#include "gateway/router/router.h"
 
 namespace phalanx {
 namespace {
@@ -142,15 +142,15 @@ absl::Status Serve(GatewayConfig& config, absl::Notification& stop) {
   GatewayMetrics metrics(texts.model.name, kGroup,
                          static_cast<int>(config.workers.size()), admission,
                          clock);
-  WorkerGroup group(
-      kGroup, config.workers, [&](bool ready) { health.SetReady(ready); },
-      texts.tokenizer == nullptr ? 0 : texts.tokenizer->vocab_size(),
-      &metrics.group());
-  RETURN_IF_ERROR(metrics.Serve(config.metrics_listen, group));
+  Router router({{.name = kGroup, .addresses = config.workers}},
+                [&](bool ready) { health.SetReady(ready); },
+                texts.tokenizer == nullptr ? 0 : texts.tokenizer->vocab_size(),
+                {&metrics.group()});
+  RETURN_IF_ERROR(metrics.Serve(config.metrics_listen, router));
   const absl::Cleanup stop_metrics = [&] { metrics.Stop(); };
-  InferenceService inference(texts.model, admission, active, group, clock,
+  InferenceService inference(texts.model, admission, active, router, clock,
                              config.seed, &metrics.requests());
-  AdminService admin(texts.model.name, admission, group, clock,
+  AdminService admin(texts.model.name, admission, router, clock,
                      metrics.address());
   ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server,
                    Listen("--address", config.address, metrics, {&inference}));

@@ -8,7 +8,7 @@
 #include "admin.grpc.pb.h"
 #include "common/clock.h"
 #include "gateway/admission/admission.h"
-#include "gateway/router/worker_group.h"
+#include "gateway/router/router.h"
 
 namespace phalanx {
 
@@ -18,12 +18,12 @@ class AdminService final : public v1::Admin::CallbackService {
  public:
   // All are lent and outlive this. `metrics_address`: where they are served.
   AdminService(std::string model, const Admission& admission,
-               const WorkerGroup& group, const Clock& clock,
+               const Router& router, const Clock& clock,
                std::string metrics_address)
       : model_(std::move(model)),
         metrics_address_(std::move(metrics_address)),
         admission_(admission),
-        group_(group),
+        router_(router),
         clock_(clock),
         started_seconds_(clock.now_seconds()) {}
 
@@ -35,7 +35,7 @@ class AdminService final : public v1::Admin::CallbackService {
   const std::string model_;
   const std::string metrics_address_;
   const Admission& admission_;
-  const WorkerGroup& group_;
+  const Router& router_;
   const Clock& clock_;
   const double started_seconds_;
 };

@@ -32,10 +32,12 @@ bool IsDue(double elapsed_seconds, double timeout_seconds) {
 }  // namespace
 
 Generation::Generation(const Shared& shared, PreparedRequest request,
-                       Ticket ticket, const Arrival& arrival)
+                       Ticket ticket, Router::Route route,
+                       const Arrival& arrival)
     : place_(shared.live),
       shared_(shared),
       request_(std::move(request)),
+      route_(std::move(route)),
       arrival_(arrival),
       worker_(*this),
       text_(request_, shared.tokenizer),
@@ -47,9 +49,9 @@ Generation::Generation(const Shared& shared, PreparedRequest request,
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* Generation::Begin(
     const Shared& shared, PreparedRequest request, Ticket ticket,
-    const Arrival& arrival) {
-  auto generation = std::make_shared<Generation>(shared, std::move(request),
-                                                 std::move(ticket), arrival);
+    Router::Route route, const Arrival& arrival) {
+  auto generation = std::make_shared<Generation>(
+      shared, std::move(request), std::move(ticket), std::move(route), arrival);
   generation->Start();
   return generation.get();
 }
@@ -76,13 +78,13 @@ void Generation::Start() {
     action = Next();
   }
   Act(action);
-  if (run) worker_.Start(shared_.group.leader(), request_.worker);
+  if (run) worker_.Start(route_.group().leader(), request_.worker);
 }
 
 void Generation::EnqueueAccepted() {
   v1::GenerateEvent event;
   *event.mutable_accepted() = request_.accepted;
-  event.mutable_accepted()->set_group(shared_.group.name());
+  event.mutable_accepted()->set_group(route_.group().name());
   Enqueue(std::move(event));
   if (!request_.truncated) return;
   v1::GenerateEvent notice;
@@ -189,7 +191,7 @@ absl::Status Generation::LostError(const absl::Status& status) const {
   if (!broken && word != "STALE_EPOCH") return status;
   return ReasonedError(
       absl::StatusCode::kUnavailable, "GROUP_LOST",
-      absl::StrCat("group ", shared_.group.name(), " was lost in epoch ",
+      absl::StrCat("group ", route_.group().name(), " was lost in epoch ",
                    request_.worker.epoch(), ": ", status.message()),
       {{"epoch", absl::StrCat(request_.worker.epoch())},
        {"rank", "0"},
@@ -209,7 +211,7 @@ void Generation::OnWorkerEnd(const absl::Status& status) {
     action = Next();
   }
   if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status))
-    shared_.group.Refresh();
+    route_.group().Refresh();
   Act(action);
   Leave();
 }
@@ -307,7 +309,7 @@ void Generation::LogEnd() {
            {"queue_seconds", tally_.queue_seconds()},
            {"ttft_seconds", tally_.first_token_seconds()},
            {"total_seconds", tally_.total_seconds()},
-           {"group", shared_.group.name()},
+           {"group", route_.group().name()},
            {"epoch", request_.worker.epoch()}});
 }
 

@@ -21,7 +21,7 @@
 #include "gateway/api/request_observer.h"
 #include "gateway/api/stream_tally.h"
 #include "gateway/api/text_pipeline.h"
-#include "gateway/router/worker_group.h"
+#include "gateway/router/router.h"
 #include "gateway/router/worker_stream.h"
 #include "inference.pb.h"
 
@@ -48,7 +48,7 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   // What all streams of a gateway share; outlives them.
   struct Shared {
     ActiveRequests& active;
-    WorkerGroup& group;
+    Router& router;
     const Tokenizer* tokenizer;
     const Clock& clock;
     LiveStreams& live;
@@ -64,13 +64,13 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   // Use Begin.
   Generation(const Shared& shared, PreparedRequest request, Ticket ticket,
-             const Arrival& arrival);
+             Router::Route route, const Arrival& arrival);
 
   // Enters the registry, sends Accepted and starts the worker's stream; on a
   // refusal the stream ends with it. The result is what the service returns.
   static grpc::ServerWriteReactor<grpc::ByteBuffer>* Begin(
       const Shared& shared, PreparedRequest request, Ticket ticket,
-      const Arrival& arrival);
+      Router::Route route, const Arrival& arrival);
 
   bool CancelByClient() override;
 
@@ -112,6 +112,7 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   const LiveStreams::Place place_;
   const Shared shared_;
   const PreparedRequest request_;
+  const Router::Route route_;
   const Arrival arrival_;
   WorkerStream worker_;
   TextPipeline text_;  // The worker's callbacks', one at a time.

@@ -66,14 +66,28 @@ void InferenceService::GiveSeed(Request& request) {
 
 template <typename Request>
 absl::StatusOr<PreparedRequest> InferenceService::Accept(
-    const grpc::ByteBuffer& bytes, Ticket& ticket, bool& model_known) {
+    const grpc::ByteBuffer& bytes, Ticket& ticket, Router::Route& route,
+    bool& model_known) {
   ASSIGN_OR_RETURN(Request request, Parse<Request>(bytes));
   model_known = request.model().empty() || request.model() == text_.name;
   GiveSeed(request);
   ASSIGN_OR_RETURN(ticket, admission_.Enter());
   ASSIGN_OR_RETURN(const std::shared_ptr<const WorkerGroup::View> view,
-                   group_.ReadyView());
-  return Prepare(request, text_, view->leader());
+                   router_.ReadyView());
+  ASSIGN_OR_RETURN(PreparedRequest prepared,
+                   Prepare(request, text_, view->leader()));
+  ASSIGN_OR_RETURN(
+      route,
+      router_.Pick({.prompt_ids = {prepared.worker.prompt_ids().data(),
+                                   static_cast<size_t>(
+                                       prepared.worker.prompt_ids_size())},
+                    .cache_salt = prepared.worker.cache_salt(),
+                    .numerics_id = ""}));
+  const v1::WorkerStatus& leader = route.view().leader();
+  prepared.worker.set_epoch(leader.epoch());
+  prepared.accepted.set_epoch(leader.epoch());
+  prepared.accepted.set_numerics_id(leader.numerics_id());
+  return prepared;
 }
 
 template <typename Request>
@@ -83,9 +97,10 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Serve(
       .seconds = clock_.now_seconds(),
       .timeout_seconds = SecondsUntil(context.deadline())};
   Ticket ticket;
+  Router::Route route;
   bool model_known = false;
   absl::StatusOr<PreparedRequest> prepared =
-      Accept<Request>(bytes, ticket, model_known);
+      Accept<Request>(bytes, ticket, route, model_known);
   if (!prepared.ok()) {
     RequestEnd end;
     end.model_known = model_known;
@@ -101,12 +116,13 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Serve(
     return new RefusedStream(prepared.status());
   }
   return Generation::Begin({.active = active_,
-                            .group = group_,
+                            .router = router_,
                             .tokenizer = text_.tokenizer,
                             .clock = clock_,
                             .live = live_,
                             .observer = observer_},
-                           *std::move(prepared), std::move(ticket), arrival);
+                           *std::move(prepared), std::move(ticket),
+                           std::move(route), arrival);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(
@@ -136,13 +152,23 @@ grpc::ServerUnaryReactor* InferenceService::Cancel(
   return reactor;
 }
 
+std::shared_ptr<const WorkerGroup::View> InferenceService::FirstReachable()
+    const {
+  for (int64_t g = 0; g < router_.group_count(); ++g) {
+    std::shared_ptr<const WorkerGroup::View> view = router_.group(g).view();
+    if (view->ranks.front().reachable()) return view;
+  }
+  return nullptr;
+}
+
 grpc::ServerUnaryReactor* InferenceService::GetModel(
     grpc::CallbackServerContext* context, const v1::GetModelRequest*,
     v1::GetModelResponse* response) {
   auto* reactor = context->DefaultReactor();
-  const std::shared_ptr<const WorkerGroup::View> view = group_.view();
-  if (!view->ranks.front().reachable()) {
-    reactor->Finish(ToGrpc(group_.NotReady(*view)));
+  const std::shared_ptr<const WorkerGroup::View> view = FirstReachable();
+  if (view == nullptr) {
+    const WorkerGroup& first = router_.group(0);
+    reactor->Finish(ToGrpc(first.NotReady(*first.view())));
     return reactor;
   }
   const v1::WorkerStatus& leader = view->leader();

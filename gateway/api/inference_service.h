@@ -14,7 +14,7 @@
 #include "gateway/api/live_streams.h"
 #include "gateway/api/prepare.h"
 #include "gateway/api/request_observer.h"
-#include "gateway/router/worker_group.h"
+#include "gateway/router/router.h"
 #include "inference.grpc.pb.h"
 
 namespace phalanx {
@@ -37,8 +37,7 @@ class InferenceService final
   // bring none come from, in order of arrival; without it they are drawn. A
   // null observer: nobody looks.
   InferenceService(const ModelText& text, Admission& admission,
-                   ActiveRequests& active, WorkerGroup& group,
-                   const Clock& clock,
+                   ActiveRequests& active, Router& router, const Clock& clock,
                    std::optional<uint64_t> seed = std::nullopt,
                    RequestObserver* observer = nullptr)
       : seed_(seed),
@@ -46,7 +45,7 @@ class InferenceService final
         text_(text),
         admission_(admission),
         active_(active),
-        group_(group),
+        router_(router),
         clock_(clock) {}
   ~InferenceService() override { live_.WaitForNone(); }
 
@@ -71,8 +70,11 @@ class InferenceService final
   // `model_known`: whether it asks for what is served.
   template <typename Request>
   absl::StatusOr<PreparedRequest> Accept(const grpc::ByteBuffer& bytes,
-                                         Ticket& ticket, bool& model_known);
+                                         Ticket& ticket, Router::Route& route,
+                                         bool& model_known);
 
+  // Of a group whose rank 0 answers; null where none does.
+  std::shared_ptr<const WorkerGroup::View> FirstReachable() const;
   template <typename Request>
   void GiveSeed(Request& request);
 
@@ -83,7 +85,7 @@ class InferenceService final
   const ModelText& text_;
   Admission& admission_;
   ActiveRequests& active_;
-  WorkerGroup& group_;
+  Router& router_;
   const Clock& clock_;
   LiveStreams live_;
 };

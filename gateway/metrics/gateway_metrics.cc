@@ -41,14 +41,14 @@ GatewayMetrics::GatewayMetrics(const std::string& model,
 }
 
 absl::Status GatewayMetrics::Serve(const std::string& listen,
-                                   const WorkerGroup& group) {
+                                   const Router& router) {
   if (listen == "off") return absl::OkStatus();
   ASSIGN_OR_RETURN(server_,
                    MetricsServer::Start(
-                       "--metrics-listen", listen, registry_, [this, &group] {
+                       "--metrics-listen", listen, registry_, [this, &router] {
                          if (admission_.closed())
                            return absl::UnavailableError("draining");
-                         return group.ReadyView().status();
+                         return router.ReadyView().status();
                        }));
   return absl::OkStatus();
 }

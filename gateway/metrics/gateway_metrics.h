@@ -15,6 +15,7 @@
 #include "gateway/metrics/group_metrics.h"
 #include "gateway/metrics/request_metrics.h"
 #include "gateway/metrics/worker_calls.h"
+#include "gateway/router/router.h"
 
 namespace phalanx {
 
@@ -26,10 +27,11 @@ class GatewayMetrics {
   GatewayMetrics(const std::string& model, const std::string& group, int ranks,
                  const Admission& admission, const Clock& clock);
 
-  // Serves them at HOST:PORT; "off": nowhere. /readyz says whether `group`,
-  // which outlives the server, is ready. Errors are MetricsServer's.
-  absl::Status Serve(const std::string& listen, const WorkerGroup& group);
-  // Ends that; nothing refers to the group any more.
+  // Serves them at HOST:PORT; "off": nowhere. /readyz says whether a
+  // group of `router`, which outlives the server, is ready. Errors are
+  // MetricsServer's.
+  absl::Status Serve(const std::string& listen, const Router& router);
+  // Ends that; nothing refers to the router any more.
   void Stop() { server_.reset(); }
   // Where; empty if nowhere.
   std::string address() const {

@@ -10,6 +10,7 @@ namespace {
 // Small, so that their edges are met.
 constexpr StepPlanLimits kLimits = {.max_sequences = 5,
                                     .max_tokens = 40,
+                                    .max_logit_rows = 5,
                                     .max_model_len = 200,
                                     .vocab_size = 300,
                                     .state_slots = 6,
@@ -20,7 +21,7 @@ void Read(absl::string_view bytes) {
   if (!plan.ok()) return;
   CHECK(static_cast<int64_t>(bytes.size()) <= MaxEncodedBytes(kLimits));
   CHECK(plan->token_count() <= kLimits.max_tokens);
-  CHECK(plan->logits_count() <= kLimits.max_sequences);
+  CHECK(plan->logits_count() <= kLimits.max_logit_rows);
   const std::string again = Encode(*plan);
   CHECK(absl::string_view(again) == bytes);
   const auto twice = Decode(again, kLimits);

@@ -63,7 +63,7 @@ PlannedSequence Lane::Take(std::span<const int32_t> ids, bool wants_logits) {
   rows.state_slot = slot;
   rows.past = past;
   rows.token_ids.assign(ids.begin(), ids.end());
-  rows.wants_logits = wants_logits;
+  rows.logit_rows = wants_logits ? 1 : 0;
   past += static_cast<int64_t>(ids.size());
   const int64_t needed = CeilDivide(past, kKvBlockTokens);
   CHECK(needed <= static_cast<int64_t>(blocks.size()));
@@ -74,6 +74,7 @@ PlannedSequence Lane::Take(std::span<const int32_t> ids, bool wants_logits) {
 StepPlanLimits LaneLimits(int64_t sequences, int64_t tokens) {
   return {.max_sequences = sequences,
           .max_tokens = sequences * tokens,
+          .max_logit_rows = sequences,
           .max_model_len = tokens,
           .vocab_size = 0,
           .state_slots = sequences,

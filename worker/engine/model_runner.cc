@@ -9,7 +9,7 @@ namespace phalanx {
 namespace {
 
 StepLimits LimitsOf(const StepPlanLimits& limits) {
-  return {.tokens = limits.max_tokens, .logit_rows = limits.max_sequences};
+  return {.tokens = limits.max_tokens, .logit_rows = limits.max_logit_rows};
 }
 
 }  // namespace
@@ -25,7 +25,7 @@ int64_t ModelRunner::DeviceWorkspaceBytes(const ModelConfig& config,
 int64_t ModelRunner::HostWorkspaceBytes(const LocalShape& local,
                                         const StepPlanLimits& limits) {
   const int64_t planes = local.tp_size * local.vocab_rows;
-  return limits.max_sequences * (planes + limits.vocab_size) *
+  return limits.max_logit_rows * (planes + limits.vocab_size) *
              ElementBytes(DType::kF32) +
          StepInputs::Bytes(limits);
 }

@@ -53,11 +53,11 @@ double SumOfExponentials(std::span<const float> logits, float largest) {
 
 // In [0, 1), a function of its arguments alone.
 double UniformOf(const SampleSpec& spec) {
-  const auto position = static_cast<uint64_t>(spec.position);
-  const uint64_t seed = spec.sampling.seed;
+  const auto position = static_cast<uint64_t>(spec.position());
+  const uint64_t seed = spec.sampling->seed;
   const std::array<uint32_t, 4> bits = Philox4x32(
       {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32),
-       static_cast<uint32_t>(spec.sampling.choice_index), 0},
+       static_cast<uint32_t>(spec.sampling->choice_index), 0},
       {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
   const uint64_t word = uint64_t{bits[1]} << 32 | bits[0];
   return static_cast<double>(word >> 11) * 0x1p-53;
@@ -92,7 +92,7 @@ absl::StatusOr<Token> Sampler::Sample(std::span<const float> logits,
 
   Token token;
   token.id =
-      spec.sampling.temperature == 0 ? best : Draw(logits, largest, spec);
+      spec.sampling->temperature == 0 ? best : Draw(logits, largest, spec);
   if (!spec.logprobs) return token;
   const double log_sum = LogExact(SumOfExponentials(logits, largest));
   const auto logprob = [&](float logit) {
@@ -145,7 +145,7 @@ void Sampler::SelectLargest(std::span<const float> logits, int64_t n) {
 
 int32_t Sampler::Draw(std::span<const float> logits, float largest,
                       const SampleSpec& spec) {
-  const Sampling& sampling = spec.sampling;
+  const Sampling& sampling = *spec.sampling;
   if (sampling.top_k > 0 && sampling.top_k < vocab_size_) {
     SelectLargest(logits, sampling.top_k);
     std::sort(

@@ -21,8 +21,9 @@ int64_t WidestTable(const StepPlan& plan) {
 
 int64_t StepInputs::Bytes(const StepPlanLimits& limits) {
   const int64_t table = CeilDivide(limits.max_model_len, limits.block_tokens);
-  const int64_t words =
-      3 * limits.max_tokens + limits.max_sequences * (4 + table) + 1;
+  const int64_t words = 3 * limits.max_tokens +
+                        limits.max_sequences * (3 + table) + 1 +
+                        limits.max_logit_rows;
   return words * ElementBytes(DType::kI32);
 }
 
@@ -84,7 +85,8 @@ Step StepInputs::Load(const StepPlan& plan) {
       ++row;
     }
     first_row[s + 1] = static_cast<int32_t>(row);
-    if (sequence.wants_logits) *rows++ = static_cast<int32_t>(row - 1);
+    for (int64_t r = row - sequence.logit_rows; r < row; ++r)
+      *rows++ = static_cast<int32_t>(r);
   }
   backend_.Upload(host_.data(), MakeTensor(memory_.data(), DType::kI32,
                                            static_cast<int64_t>(host_.size())));

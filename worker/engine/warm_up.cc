@@ -21,7 +21,7 @@ std::vector<StepPlan> WarmUpPlans(const StepPlanLimits& limits,
   const int64_t rows = static_cast<int64_t>(prefill.token_ids.size());
   prefill.block_table.resize(CeilDivide(rows, limits.block_tokens));
   std::iota(prefill.block_table.begin(), prefill.block_table.end(), 0);
-  prefill.wants_logits = true;
+  prefill.logit_rows = 1;
 
   PlannedSequence decode = prefill;
   decode.past = rows;

@@ -118,6 +118,7 @@ absl::Status ValidateLimits(const SchedulerLimits& limits) {
 StepPlanLimits PlanLimits(const SchedulerLimits& limits) {
   return {.max_sequences = limits.max_running,
           .max_tokens = limits.step_tokens,
+          .max_logit_rows = std::max(limits.logit_rows, limits.max_running),
           .max_model_len = limits.max_model_len,
           .vocab_size = limits.vocab_size,
           .state_slots = limits.state_slots,

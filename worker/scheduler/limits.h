@@ -2,6 +2,7 @@
 #define PHALANX_WORKER_SCHEDULER_LIMITS_H_
 
 #include <cstdint>
+#include <limits>
 
 #include "absl/status/status.h"
 #include "worker/scheduler/request.h"
@@ -20,6 +21,19 @@ struct SchedulerLimits {
   int64_t state_slots = 0;    // GDN state slots in the pool.
   int64_t vocab_size = 0;
   int64_t block_tokens = 64;  // Tokens of a KV block.
+  // Rows of logits of a step, for prompt log-probabilities; at least
+  // max_running. 0: max_running.
+  int64_t logit_rows = 0;
+  // Positions of long prompts where the state is kept beside the anchors.
+  int64_t snapshot_tokens = 2048;
+  // A request that waits gains one level of priority each so many seconds.
+  double ageing_seconds = 5;
+  // Waits longer: RESOURCE_EXHAUSTED/QUEUE_TIMEOUT. Infinite: never.
+  double max_wait_seconds = std::numeric_limits<double>::infinity();
+  // How long a reader may leave its sequence paused before it gives up its
+  // caches, and before it is ended SLOW_READER.
+  double park_seconds = 2;
+  double slow_reader_seconds = 60;
 };
 
 // INVALID_ARGUMENT, naming the field, unless all are positive, step_tokens

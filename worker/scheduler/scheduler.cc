@@ -122,7 +122,7 @@ void Scheduler::Commit(const StepPlan& plan,
     Sequence* sequence = by_slot_[planned.state_slot];
     CHECK(sequence != nullptr && sequence->past == planned.past);
     sequence->past += static_cast<int64_t>(planned.token_ids.size());
-    if (planned.wants_logits)
+    if (planned.logit_rows > 0)
       CommitToken(*sequence, *std::move(next_sampled++));
   }
   samples_.clear();
@@ -209,12 +209,15 @@ void Scheduler::AddRows(Sequence& sequence, int64_t rows, StepPlan& plan) {
        .past = sequence.past,
        .token_ids = {tokens + sequence.past, tokens + end},
        .block_table = {blocks, blocks + CeilDivide(end, limits_.block_tokens)},
-       .wants_logits = end == known});
+       .logit_rows = end == known ? 1 : 0});
   if (end != known) return;
-  samples_.push_back({.sampling = sequence.request.sampling,
-                      .position = known,
+  samples_.push_back({.sampling = &sequence.request.sampling,
+                      .context = sequence.tokens,
+                      .prompt_tokens = sequence.prompt_tokens,
+                      .held_back = {},
                       .logprobs = sequence.request.logprobs,
-                      .top_n = sequence.request.top_n});
+                      .top_n = sequence.request.top_n,
+                      .given = std::nullopt});
 }
 
 void Scheduler::CommitToken(Sequence& sequence, absl::StatusOr<Token> sampled) {

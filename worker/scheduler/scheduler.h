@@ -28,11 +28,20 @@ namespace phalanx {
 struct SchedulerCounts {
   int64_t running = 0;
   int64_t waiting = 0;
-  int64_t kv_blocks_used = 0;
+  int64_t kv_blocks_used = 0;      // Of live sequences.
+  int64_t kv_blocks_reusable = 0;  // Of the prefix cache alone.
   int64_t kv_blocks_total = 0;
-  int64_t state_slots_used = 0;
+  int64_t state_slots_used = 0;      // Of live sequences.
+  int64_t state_slots_snapshot = 0;  // Of the prefix cache.
   int64_t state_slots_total = 0;
   int64_t steps = 0;  // Committed ones.
+  // Since the epoch began.
+  int64_t preempted_for_kv = 0;
+  int64_t preempted_for_state = 0;
+  int64_t preempted_for_priority = 0;
+  int64_t prefix_queried_tokens = 0;  // Of prompts that looked for a prefix.
+  int64_t prefix_hit_tokens = 0;      // Of those, found.
+  double oldest_wait_seconds = 0;     // Of those that wait; 0: none does.
 };
 
 // Decides who runs next. A pure state machine: no threads, no time but the

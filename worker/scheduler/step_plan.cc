@@ -14,15 +14,18 @@ namespace phalanx {
 namespace {
 
 // The bytes, all little-endian:
-//   u32 magic, u32 version, u32 kind, u64 epoch, i64 step, u32 sequences
-//   per sequence: i32 slot, i64 past, u32 rows, u32 blocks, u32 wants_logits,
+//   u32 magic, u32 version, u32 kind, u64 epoch, i64 step, u32 sequences,
+//   u32 block copies, u32 state restores, u32 state saves
+//   per sequence: i32 slot, i64 past, u32 rows, u32 blocks, u32 logit rows,
 //                 i32 token ids [rows], i32 block table [blocks]
+//   per copy, in the order of the counts: i32 from, i32 to
 static_assert(std::endian::native == std::endian::little);
 
 constexpr uint32_t kMagic = 0x53584850;  // "PHXS"
-constexpr uint32_t kVersion = 1;
-constexpr int64_t kHeaderBytes = 4 + 4 + 4 + 8 + 8 + 4;
+constexpr uint32_t kVersion = 2;
+constexpr int64_t kHeaderBytes = 4 + 4 + 4 + 8 + 8 + 4 * 4;
 constexpr int64_t kSequenceHeaderBytes = 4 + 8 + 4 + 4 + 4;
+constexpr int64_t kCopyBytes = 4 + 4;
 
 class Writer {
  public:
@@ -106,13 +109,14 @@ absl::Status CheckComplete(const Reader& reader) {
 // One sequence of at most `tokens_left` rows.
 absl::StatusOr<PlannedSequence> ReadSequence(Reader& reader,
                                              int64_t tokens_left,
+                                             int64_t logit_rows_left,
                                              const StepPlanLimits& limits) {
   PlannedSequence sequence;
   sequence.state_slot = reader.Get<int32_t>();
   sequence.past = reader.Get<int64_t>();
   const int64_t rows = reader.Get<uint32_t>();
   const int64_t blocks = reader.Get<uint32_t>();
-  const int64_t wants_logits = reader.Get<uint32_t>();
+  sequence.logit_rows = reader.Get<uint32_t>();
   RETURN_IF_ERROR(CheckComplete(reader));
   RETURN_IF_ERROR(
       InRange("state_slot", sequence.state_slot, 0, limits.state_slots - 1));
@@ -122,8 +126,8 @@ absl::StatusOr<PlannedSequence> ReadSequence(Reader& reader,
   const int64_t blocks_needed =
       CeilDivide(sequence.past + rows, limits.block_tokens);
   RETURN_IF_ERROR(InRange("blocks", blocks, blocks_needed, blocks_needed));
-  RETURN_IF_ERROR(InRange("wants_logits", wants_logits, 0, 1));
-  sequence.wants_logits = wants_logits == 1;
+  RETURN_IF_ERROR(InRange("logit_rows", sequence.logit_rows, 0,
+                          std::min(rows, logit_rows_left)));
 
   sequence.token_ids = reader.GetAll(rows);
   sequence.block_table = reader.GetAll(blocks);
@@ -132,6 +136,23 @@ absl::StatusOr<PlannedSequence> ReadSequence(Reader& reader,
       AllInRange("token id", sequence.token_ids, limits.vocab_size));
   RETURN_IF_ERROR(AllInRange("block", sequence.block_table, limits.kv_blocks));
   return sequence;
+}
+
+absl::StatusOr<std::vector<CacheCopy>> ReadCopies(Reader& reader, int64_t count,
+                                                  absl::string_view what,
+                                                  int64_t places) {
+  std::vector<CacheCopy> copies;
+  copies.reserve(std::min(count, reader.bytes_left() / kCopyBytes));
+  for (int64_t i = 0; i < count; ++i) {
+    CacheCopy copy;
+    copy.from = reader.Get<int32_t>();
+    copy.to = reader.Get<int32_t>();
+    RETURN_IF_ERROR(CheckComplete(reader));
+    RETURN_IF_ERROR(InRange(what, copy.from, 0, places - 1));
+    RETURN_IF_ERROR(InRange(what, copy.to, 0, places - 1));
+    copies.push_back(copy);
+  }
+  return copies;
 }
 
 absl::Status CheckSlotsDistinct(const StepPlan& plan) {
@@ -146,6 +167,12 @@ absl::Status CheckSlotsDistinct(const StepPlan& plan) {
       "step plan: state_slot ", *twice, " belongs to two sequences"));
 }
 
+int64_t CountCopies(const StepPlan& plan) {
+  return static_cast<int64_t>(plan.block_copies.size() +
+                              plan.state_restores.size() +
+                              plan.state_saves.size());
+}
+
 }  // namespace
 
 int64_t StepPlan::token_count() const {
@@ -156,9 +183,10 @@ int64_t StepPlan::token_count() const {
 }
 
 int64_t StepPlan::logits_count() const {
-  return std::count_if(
-      sequences.begin(), sequences.end(),
-      [](const PlannedSequence& sequence) { return sequence.wants_logits; });
+  int64_t count = 0;
+  for (const PlannedSequence& sequence : sequences)
+    count += sequence.logit_rows;
+  return count;
 }
 
 int64_t MaxEncodedBytes(const StepPlanLimits& limits) {
@@ -166,12 +194,13 @@ int64_t MaxEncodedBytes(const StepPlanLimits& limits) {
       CeilDivide(limits.max_model_len, limits.block_tokens);
   return kHeaderBytes + limits.max_tokens * 4 +
          limits.max_sequences *
-             (kSequenceHeaderBytes + blocks_per_sequence * 4);
+             (kSequenceHeaderBytes + blocks_per_sequence * 4) +
+         3 * limits.max_sequences * kCopyBytes;
 }
 
 std::string Encode(const StepPlan& plan) {
   Writer writer;
-  int64_t bytes = kHeaderBytes;
+  int64_t bytes = kHeaderBytes + kCopyBytes * CountCopies(plan);
   for (const PlannedSequence& sequence : plan.sequences)
     bytes += kSequenceHeaderBytes +
              4 * static_cast<int64_t>(sequence.token_ids.size() +
@@ -183,14 +212,24 @@ std::string Encode(const StepPlan& plan) {
   writer.Put(plan.epoch);
   writer.Put(plan.step);
   writer.Put(static_cast<uint32_t>(plan.sequences.size()));
+  writer.Put(static_cast<uint32_t>(plan.block_copies.size()));
+  writer.Put(static_cast<uint32_t>(plan.state_restores.size()));
+  writer.Put(static_cast<uint32_t>(plan.state_saves.size()));
   for (const PlannedSequence& sequence : plan.sequences) {
     writer.Put(sequence.state_slot);
     writer.Put(sequence.past);
     writer.Put(static_cast<uint32_t>(sequence.token_ids.size()));
     writer.Put(static_cast<uint32_t>(sequence.block_table.size()));
-    writer.Put(uint32_t{sequence.wants_logits});
+    writer.Put(static_cast<uint32_t>(sequence.logit_rows));
     writer.PutAll(sequence.token_ids);
     writer.PutAll(sequence.block_table);
+  }
+  for (const auto* copies :
+       {&plan.block_copies, &plan.state_restores, &plan.state_saves}) {
+    for (const CacheCopy& copy : *copies) {
+      writer.Put(copy.from);
+      writer.Put(copy.to);
+    }
   }
   return writer.Take();
 }
@@ -210,6 +249,9 @@ absl::StatusOr<StepPlan> Decode(absl::string_view bytes,
   plan.epoch = reader.Get<uint64_t>();
   plan.step = reader.Get<int64_t>();
   const int64_t count = reader.Get<uint32_t>();
+  const int64_t block_copies = reader.Get<uint32_t>();
+  const int64_t state_restores = reader.Get<uint32_t>();
+  const int64_t state_saves = reader.Get<uint32_t>();
   RETURN_IF_ERROR(CheckComplete(reader));
   if (plan.step < 0)
     return absl::InvalidArgumentError(
@@ -217,16 +259,33 @@ absl::StatusOr<StepPlan> Decode(absl::string_view bytes,
   const bool stop = plan.kind == StepKind::kStop;
   RETURN_IF_ERROR(InRange("sequences", count, stop ? 0 : 1,
                           stop ? 0 : limits.max_sequences));
+  for (const auto& [what, copies] :
+       {std::pair{"block copies", block_copies},
+        std::pair{"state restores", state_restores},
+        std::pair{"state saves", state_saves}})
+    RETURN_IF_ERROR(InRange(what, copies, 0, stop ? 0 : limits.max_sequences));
 
   int64_t tokens_left = limits.max_tokens;
+  int64_t logit_rows_left = limits.max_logit_rows;
   plan.sequences.reserve(
       std::min(count, reader.bytes_left() / kSequenceHeaderBytes));
   for (int64_t i = 0; i < count; ++i) {
-    ASSIGN_OR_RETURN(PlannedSequence sequence,
-                     ReadSequence(reader, tokens_left, limits));
+    ASSIGN_OR_RETURN(
+        PlannedSequence sequence,
+        ReadSequence(reader, tokens_left, logit_rows_left, limits));
     tokens_left -= static_cast<int64_t>(sequence.token_ids.size());
+    logit_rows_left -= sequence.logit_rows;
     plan.sequences.push_back(std::move(sequence));
   }
+  ASSIGN_OR_RETURN(
+      plan.block_copies,
+      ReadCopies(reader, block_copies, "copied block", limits.kv_blocks));
+  ASSIGN_OR_RETURN(
+      plan.state_restores,
+      ReadCopies(reader, state_restores, "restored slot", limits.state_slots));
+  ASSIGN_OR_RETURN(
+      plan.state_saves,
+      ReadCopies(reader, state_saves, "saved slot", limits.state_slots));
   if (reader.bytes_left() != 0)
     return absl::InvalidArgumentError(absl::StrCat(
         "step plan: ", reader.bytes_left(), " bytes follow its end"));

@@ -25,20 +25,35 @@ struct PlannedSequence {
   int64_t past = 0;                  // Tokens already in the caches.
   std::vector<int32_t> token_ids;    // Rows of this step; at least one.
   std::vector<int32_t> block_table;  // Of positions 0 .. past + rows - 1.
-  bool wants_logits = false;         // A token is sampled from the last row.
+  int64_t logit_rows = 0;            // Of the last so many rows.
 
   bool operator==(const PlannedSequence&) const = default;
 };
 
+// Copies one slot of GDN state, or one KV block, to another: in every layer, on
+// every rank, of this rank's share.
+struct CacheCopy {
+  int32_t from = 0;
+  int32_t to = 0;
+
+  bool operator==(const CacheCopy&) const = default;
+};
+
+// In this order: block_copies and state_restores, one after another as listed;
+// then the rows of all sequences; then state_saves, as listed.
 struct StepPlan {
   StepKind kind = StepKind::kRun;
   uint64_t epoch = 0;
   int64_t step = 0;  // 1, 2, 3 .. in an epoch.
   std::vector<PlannedSequence> sequences;
+  std::vector<CacheCopy> block_copies = {};  // A cached block -> a sequence's.
+  std::vector<CacheCopy> state_restores =
+      {};                                   // A snapshot -> a sequence's slot.
+  std::vector<CacheCopy> state_saves = {};  // A sequence's slot -> a snapshot.
 
   // Rows of all sequences together.
   int64_t token_count() const;
-  // Sequences that want logits: rows of the logits, in plan order.
+  // Rows of the logits, in plan order.
   int64_t logits_count() const;
 
   bool operator==(const StepPlan&) const = default;
@@ -47,8 +62,9 @@ struct StepPlan {
 // What a plan may hold at most; the same on every rank of a group.
 struct StepPlanLimits {
   int64_t max_sequences = 0;
-  int64_t max_tokens = 0;     // Rows of a step.
-  int64_t max_model_len = 0;  // past + rows of a sequence.
+  int64_t max_tokens = 0;      // Rows of a step.
+  int64_t max_logit_rows = 0;  // Rows of logits of a step.
+  int64_t max_model_len = 0;   // past + rows of a sequence.
   int64_t vocab_size = 0;
   int64_t state_slots = 0;
   int64_t kv_blocks = 0;
@@ -66,7 +82,8 @@ std::string Encode(const StepPlan& plan);
 // The inverse. Any bytes whatever are safe: INVALID_ARGUMENT, naming what is
 // wrong, unless they are exactly one plan of this version that obeys `limits`
 // (ids, slots and blocks in range, slots distinct, block tables of just the
-// right length, no sequence in a kStop and at least one in the others).
+// right length, no sequence in a kStop and at least one in the others, and no
+// more copies of a kind than max_sequences).
 // Allocates no more than the limits allow. The caller compares epoch and step.
 absl::StatusOr<StepPlan> Decode(absl::string_view bytes,
                                 const StepPlanLimits& limits);

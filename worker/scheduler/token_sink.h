@@ -28,17 +28,18 @@ struct Token {
 };
 
 enum class FinishReason {
-  kStop,    // The last token is one of the request's stop_ids.
-  kLength,  // max_tokens reached, or the context is full.
+  kStop,       // The last token is one of the request's stop_ids.
+  kLength,     // max_tokens reached, or the context is full.
+  kTimeLimit,  // max_time_seconds passed; the tokens so far are the answer.
 };
 
 // Life: made by whoever takes the request in; lent to the engine by a Submit
 // that returns OK, until the engine calls Finish or Close, exactly once and
 // last; the engine forgets it then, so the sink may delete itself.
 //
-// Admitted, Push, Finish and Close are called by the engine thread alone and
-// never block: a slow reader is the sink's own concern. cancelled() is read by
-// the engine thread and may be set by any other.
+// All but the last three are called by the engine thread alone and never block.
+// The last three are read by the engine thread before every plan, and may be
+// changed by any other.
 class TokenSink {
  public:
   virtual ~TokenSink() = default;
@@ -46,6 +47,17 @@ class TokenSink {
   // The request left the queue after `queue_seconds`; its first
   // `cached_tokens` tokens need no computing. At most once, before any Push.
   virtual void Admitted(double queue_seconds, int64_t cached_tokens) = 0;
+
+  // It gave up its caches for another; it will be replayed and go on. Any
+  // number of times, after Admitted.
+  virtual void Preempted() {}
+
+  // A suspect's turn has come: it runs, alone, once trial_known().
+  virtual void OnTrial() {}
+
+  // The prompt's tokens but the first, in order, where the request asked for
+  // their log-probabilities; before any Push.
+  virtual void PushPrompt(std::vector<Token> /*tokens*/) {}
 
   // The next tokens, in order; at least one. A stop token is pushed like any
   // other, before Finish: withholding its text is the gateway's part.
@@ -57,9 +69,16 @@ class TokenSink {
   // Any other end; `error` is not OK.
   virtual void Close(absl::Status error) = 0;
 
-  // True once nobody reads any more. Looked at before every plan, which then
-  // drops the request and Closes it CANCELLED/CLIENT. Any thread.
+  // True once nobody reads any more: the next plan drops the request and Closes
+  // it CANCELLED/CLIENT. Any thread.
   virtual bool cancelled() const = 0;
+
+  // True while so much waits for a slow reader that the sequence should pause.
+  // Any thread.
+  virtual bool full() const { return false; }
+
+  // Whether the reader has what OnTrial told it. Any thread.
+  virtual bool trial_known() const { return true; }
 };
 
 }  // namespace phalanx

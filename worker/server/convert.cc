@@ -1,6 +1,19 @@
 #include "worker/server/convert.h"
 
+#include <algorithm>
+
 namespace phalanx {
+namespace {
+
+std::vector<int32_t> Ascending(
+    const google::protobuf::RepeatedField<int32_t>& ids) {
+  std::vector<int32_t> sorted(ids.begin(), ids.end());
+  std::sort(sorted.begin(), sorted.end());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  return sorted;
+}
+
+}  // namespace
 
 Request FromProto(const v1::WorkerGenerateRequest& proto) {
   Request request;
@@ -15,8 +28,31 @@ Request FromProto(const v1::WorkerGenerateRequest& proto) {
                       .top_k = proto.top_k(),
                       .min_p = proto.min_p(),
                       .seed = proto.seed(),
-                      .choice_index = proto.choice_index()};
+                      .choice_index = proto.choice_index(),
+                      .presence = proto.presence_penalty(),
+                      .frequency = proto.frequency_penalty(),
+                      .repetition = proto.has_repetition_penalty()
+                                        ? proto.repetition_penalty()
+                                        : 1,
+                      .repetition_window = proto.repetition_window()};
+  // A map has no order of its own; the sampler's is ascending ids.
+  request.sampling.logit_bias.assign(proto.logit_bias().begin(),
+                                     proto.logit_bias().end());
+  std::sort(request.sampling.logit_bias.begin(),
+            request.sampling.logit_bias.end());
+  request.sampling.allowed_ids = Ascending(proto.allowed_ids());
+  request.sampling.banned_ids = Ascending(proto.banned_ids());
   request.max_tokens = proto.max_tokens();
+  request.min_tokens = proto.min_tokens();
+  request.anchors.assign(proto.anchors().begin(), proto.anchors().end());
+  request.cache = {.salt = proto.cache_salt(), .bypass = proto.cache_bypass()};
+  request.key = proto.key();
+  request.prompt_logprobs = proto.prompt_logprobs();
+  if (proto.has_timeout_ms())
+    request.timeout_seconds = static_cast<double>(proto.timeout_ms()) / 1e3;
+  if (proto.has_max_time_ms())
+    request.max_time_seconds = static_cast<double>(proto.max_time_ms()) / 1e3;
+  request.suspect = proto.suspect();
   request.stop_ids.assign(proto.stop_ids().begin(), proto.stop_ids().end());
   request.logprobs = proto.logprobs();
   request.top_n = proto.top_n();
@@ -45,6 +81,9 @@ v1::WorkerFinished ToProto(FinishReason reason, int32_t stop_id) {
       break;
     case FinishReason::kLength:
       proto.set_reason(v1::WorkerFinished::LENGTH);
+      break;
+    case FinishReason::kTimeLimit:
+      proto.set_reason(v1::WorkerFinished::TIME_LIMIT);
       break;
   }
   return proto;

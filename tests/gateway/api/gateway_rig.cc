@@ -39,11 +39,12 @@ GatewayRig::GatewayRig(const v1::WorkerStatus& status, int64_t max_requests)
              .chat_template = template_.get()}),
       admission_(max_requests) {
   worker_ = std::make_unique<FakeWorker>(folder_.Address("0"), status);
-  group_ = std::make_unique<WorkerGroup>(
-      "0", std::vector<std::string>{folder_.Address("0")},
+  router_ = std::make_unique<Router>(
+      std::vector<GroupSpec>{
+          {.name = "0", .addresses = {folder_.Address("0")}}},
       [this](bool) { seen_.Set(); });
   service_ = std::make_unique<InferenceService>(text_, admission_, active_,
-                                                *group_, clock_);
+                                                *router_, clock_);
   grpc::ServerBuilder builder;
   builder.RegisterService(service_.get());
   server_ = builder.BuildAndStart();

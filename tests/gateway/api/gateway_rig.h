@@ -15,7 +15,7 @@
 #include "gateway/admission/admission.h"
 #include "gateway/api/active_requests.h"
 #include "gateway/api/inference_service.h"
-#include "gateway/router/worker_group.h"
+#include "gateway/router/router.h"
 #include "inference.grpc.pb.h"
 #include "tests/gateway/router/fake_worker.h"
 
@@ -94,7 +94,7 @@ class GatewayRig {
   Admission admission_;
   ActiveRequests active_;
   std::unique_ptr<FakeWorker> worker_;
-  std::unique_ptr<WorkerGroup> group_;
+  std::unique_ptr<Router> router_;
   std::unique_ptr<InferenceService> service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::Inference::Stub> stub_;

@@ -13,6 +13,7 @@ namespace {
 
 constexpr StepPlanLimits kLimits = {.max_sequences = 3,
                                     .max_tokens = 40,
+                                    .max_logit_rows = 3,
                                     .max_model_len = 500,
                                     .vocab_size = 960,
                                     .state_slots = 5,

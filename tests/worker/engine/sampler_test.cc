@@ -26,31 +26,51 @@ using testing::FloatNear;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-Token SampleOf(const std::vector<float>& logits, const SampleSpec& spec) {
+// A spec that owns what it refers to.
+struct Draw {
+  Sampling sampling;
+  int64_t position = 0;
+  bool logprobs = false;
+  int top_n = 0;
+  std::vector<int32_t> context = {};
+
+  SampleSpec spec() {
+    context.resize(position);
+    return {.sampling = &sampling,
+            .context = context,
+            .prompt_tokens = 0,
+            .held_back = {},
+            .logprobs = logprobs,
+            .top_n = top_n,
+            .given = std::nullopt};
+  }
+};
+
+Token SampleOf(const std::vector<float>& logits, Draw spec) {
   Sampler sampler(static_cast<int64_t>(logits.size()));
-  absl::StatusOr<Token> token = sampler.Sample(logits, spec);
+  absl::StatusOr<Token> token = sampler.Sample(logits, spec.spec());
   EXPECT_OK(token);
   return token.ok() ? *token : Token{};
 }
 
-SampleSpec Greedy(int top_n) {
-  SampleSpec spec;
+Draw Greedy(int top_n) {
+  Draw spec;
   spec.logprobs = true;
   spec.top_n = top_n;
   return spec;
 }
 
-SampleSpec Drawn(float temperature = 1) {
+Draw Drawn(float temperature = 1) {
   return {.sampling = {.temperature = temperature, .seed = 42}};
 }
 
 // Every token that some position draws.
-std::set<int32_t> Support(const std::vector<float>& logits, SampleSpec spec,
+std::set<int32_t> Support(const std::vector<float>& logits, Draw spec,
                           int positions = 2000) {
   Sampler sampler(static_cast<int64_t>(logits.size()));
   std::set<int32_t> drawn;
   for (spec.position = 0; spec.position < positions; ++spec.position)
-    drawn.insert(sampler.Sample(logits, spec)->id);
+    drawn.insert(sampler.Sample(logits, spec.spec())->id);
   return drawn;
 }
 
@@ -113,7 +133,7 @@ TEST(Sampler, ListsNoLogitOfMinusInfinity) {
 }
 
 TEST(Sampler, GivesNoLogProbabilityUnasked) {
-  SampleSpec spec = Greedy(2);
+  Draw spec = Greedy(2);
   spec.logprobs = false;
 
   const Token token = SampleOf({1, 2}, spec);
@@ -124,23 +144,23 @@ TEST(Sampler, GivesNoLogProbabilityUnasked) {
 
 TEST(Sampler, DrawsTheSameWhateverWasSampledBefore) {
   const std::vector<float> logits = {0, 0.1f, 0.2f, 0.3f, 0.4f, 0.5f};
-  SampleSpec spec = Drawn();
+  Draw spec = Drawn();
   spec.position = 77;
   const Token fresh = SampleOf(logits, spec);
   Sampler used(6);
-  SampleSpec other = Drawn(3);
+  Draw other = Drawn(3);
   other.sampling.top_p = 0.5f;
-  ASSERT_OK(used.Sample(std::vector<float>{5, 4, 3, 2, 1, 0}, other));
+  ASSERT_OK(used.Sample(std::vector<float>{5, 4, 3, 2, 1, 0}, other.spec()));
 
-  EXPECT_EQ(used.Sample(logits, spec)->id, fresh.id);
+  EXPECT_EQ(used.Sample(logits, spec.spec())->id, fresh.id);
 }
 
 // How many of 64 positions draw alike under two specs; about 1 of 16 by chance.
-int Alike(const SampleSpec& a, const SampleSpec& b) {
+int Alike(const Draw& a, const Draw& b) {
   const std::vector<float> logits(16, 0);
   int alike = 0;
   for (int64_t position = 0; position < 64; ++position) {
-    SampleSpec first = a, second = b;
+    Draw first = a, second = b;
     first.position += position;
     second.position += position;
     alike += SampleOf(logits, first).id == SampleOf(logits, second).id;
@@ -149,25 +169,25 @@ int Alike(const SampleSpec& a, const SampleSpec& b) {
 }
 
 TEST(Sampler, DrawsOtherwiseAtAnotherPosition) {
-  SampleSpec other = Drawn();
+  Draw other = Drawn();
   other.position = 1;
   EXPECT_LT(Alike(Drawn(), other), 20);
 }
 
 TEST(Sampler, DrawsOtherwiseForAnotherChoice) {
-  SampleSpec other = Drawn();
+  Draw other = Drawn();
   other.sampling.choice_index = 1;
   EXPECT_LT(Alike(Drawn(), other), 20);
 }
 
 TEST(Sampler, DrawsOtherwiseForAnotherSeedInItsUpperHalfToo) {
-  SampleSpec other = Drawn();
+  Draw other = Drawn();
   other.sampling.seed += uint64_t{1} << 32;
   EXPECT_LT(Alike(Drawn(), other), 20);
 }
 
 TEST(Sampler, KeepsTheKLargestWithTiesToTheLowerId) {
-  SampleSpec spec = Drawn();
+  Draw spec = Drawn();
   spec.sampling.top_k = 2;
 
   EXPECT_THAT(Support({1, 2, 1, 1, 0}, spec), ElementsAre(0, 1));
@@ -179,28 +199,28 @@ const std::vector<float> kHalves = {std::log(2.0f), std::log(8.0f),
                                     std::log(1.0f)};
 
 TEST(Sampler, KeepsTheFewestThatReachTopP) {
-  SampleSpec spec = Drawn();
+  Draw spec = Drawn();
   spec.sampling.top_p = 0.7f;
 
   EXPECT_THAT(Support(kHalves, spec), ElementsAre(1, 3));
 }
 
 TEST(Sampler, CutsTopPAmongEqualLogitsByLowerId) {
-  SampleSpec spec = Drawn();
+  Draw spec = Drawn();
   spec.sampling.top_p = 0.92f;
 
   EXPECT_THAT(Support(kHalves, spec), ElementsAre(0, 1, 2, 3));
 }
 
 TEST(Sampler, KeepsTheLargestWhateverTopP) {
-  SampleSpec spec = Drawn();
+  Draw spec = Drawn();
   spec.sampling.top_p = std::numeric_limits<float>::min();
 
   EXPECT_THAT(Support(kHalves, spec), ElementsAre(1));
 }
 
 TEST(Sampler, TakesTopPOfWhatTopKLeaves) {
-  SampleSpec spec = Drawn();
+  Draw spec = Drawn();
   spec.sampling.top_k = 2;     // 8 and 4 of 12,
   spec.sampling.top_p = 0.6f;  // of which 8 are 0.67.
 
@@ -208,14 +228,14 @@ TEST(Sampler, TakesTopPOfWhatTopKLeaves) {
 }
 
 TEST(Sampler, KeepsWhatHasMinPOfTheLargest) {
-  SampleSpec spec = Drawn();
+  Draw spec = Drawn();
   spec.sampling.min_p = 0.2f;
 
   EXPECT_THAT(Support(kHalves, spec), ElementsAre(0, 1, 3));
 }
 
 TEST(Sampler, KeepsTheLargestAtMinPOne) {
-  SampleSpec spec = Drawn();
+  Draw spec = Drawn();
   spec.sampling.min_p = 1;
 
   EXPECT_THAT(Support(kHalves, spec), ElementsAre(1));
@@ -229,10 +249,10 @@ TEST(Sampler, DrawsEachTokenAsOftenAsItsProbabilitySays) {
   constexpr int kDraws = 40'000;
   Sampler sampler(5);
   std::map<int32_t, int> counts;
-  SampleSpec spec = Drawn();
+  Draw spec = Drawn();
 
   for (spec.position = 0; spec.position < kDraws; ++spec.position)
-    ++counts[sampler.Sample(kHalves, spec)->id];
+    ++counts[sampler.Sample(kHalves, spec.spec())->id];
 
   // Five standard deviations of a binomial count.
   const std::vector<double> probabilities = {2 / 16., 8 / 16., 1 / 16., 4 / 16.,
@@ -244,7 +264,7 @@ TEST(Sampler, DrawsEachTokenAsOftenAsItsProbabilitySays) {
 }
 
 // The contract in its plainest form: sort everything, try every length.
-int32_t SlowlyDrawn(const std::vector<float>& logits, const SampleSpec& spec) {
+int32_t SlowlyDrawn(const std::vector<float>& logits, Draw spec) {
   const Sampling& sampling = spec.sampling;
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
@@ -303,7 +323,7 @@ TEST(Sampler, AgreesWithTheSlowFormOnRandomLogitsWithAndWithoutTies) {
       logit = normal(random);
       if (coarse) logit = std::round(logit);
     }
-    const SampleSpec spec = {
+    const Draw spec = {
         .sampling = {.temperature = static_cast<float>(pick(0.3, 1, 2)),
                      .top_p = static_cast<float>(pick(0.01, 0.5, 0.95, 1)),
                      .top_k = static_cast<int32_t>(pick(0, 1, 5, 50, 1000)),
@@ -322,7 +342,7 @@ TEST(Sampler, AgreesWithTheSlowFormForALargeTopK) {
   std::normal_distribution<float> normal(0, 1);
   std::vector<float> logits(4000);
   for (float& logit : logits) logit = std::round(normal(random) * 64) / 64;
-  SampleSpec spec = Drawn(2);
+  Draw spec = Drawn(2);
   spec.sampling.top_k = 1500;
 
   for (spec.position = 0; spec.position < 50; ++spec.position)

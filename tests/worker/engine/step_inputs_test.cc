@@ -17,6 +17,7 @@ class StepInputsTest : public testing::Test {
   StepInputsTest() {
     auto inputs = StepInputs::Create(backend_, {.max_sequences = 4,
                                                 .max_tokens = 100,
+                                                .max_logit_rows = 4,
                                                 .max_model_len = 300,
                                                 .vocab_size = 50,
                                                 .state_slots = 4,
@@ -44,17 +45,17 @@ StepPlan MixedPlan() {
                      .past = 62,
                      .token_ids = {10, 11, 12, 13},
                      .block_table = {7, 3},
-                     .wants_logits = true},
+                     .logit_rows = 1},
                     {.state_slot = 0,
                      .past = 0,
                      .token_ids = {20, 21},
                      .block_table = {5},
-                     .wants_logits = false},
+                     .logit_rows = 0},
                     {.state_slot = 3,
                      .past = 130,
                      .token_ids = {30},
                      .block_table = {1, 9, 4},
-                     .wants_logits = true}};
+                     .logit_rows = 1}};
   return plan;
 }
 
@@ -98,8 +99,7 @@ TEST_F(StepInputsTest, LogitRowsAreTheLastOfThoseThatWantThem) {
 
 TEST_F(StepInputsTest, NobodyNeedsToWantLogits) {
   StepPlan plan = MixedPlan();
-  for (PlannedSequence& sequence : plan.sequences)
-    sequence.wants_logits = false;
+  for (PlannedSequence& sequence : plan.sequences) sequence.logit_rows = 0;
   const Step step = inputs_->Load(plan);
   EXPECT_THAT(Values(step.logit_rows), IsEmpty());
   EXPECT_EQ(step.tokens(), 7);
@@ -112,7 +112,7 @@ TEST_F(StepInputsTest, ASmallerPlanKeepsNothingOfALargerOne) {
                      .past = 0,
                      .token_ids = {40},
                      .block_table = {6},
-                     .wants_logits = true}};
+                     .logit_rows = 1}};
   const Step step = inputs_->Load(plan);
   EXPECT_THAT(Values(step.ids), ElementsAre(40));
   EXPECT_THAT(Values(step.positions), ElementsAre(0));
@@ -129,7 +129,7 @@ TEST_F(StepInputsTest, TheLargestPlanFits) {
     sequence.past = 275;
     sequence.token_ids.assign(25, i);
     sequence.block_table.assign(5, i);
-    sequence.wants_logits = true;
+    sequence.logit_rows = 1;
     plan.sequences.push_back(sequence);
   }
   const Step step = inputs_->Load(plan);
@@ -141,6 +141,7 @@ TEST(StepInputs, SaysWhatDidNotFit) {
   ReferenceBackend backend({.memory_limit_bytes = 100});
   EXPECT_THAT(StepInputs::Create(backend, {.max_sequences = 4,
                                            .max_tokens = 100,
+                                           .max_logit_rows = 4,
                                            .max_model_len = 300,
                                            .vocab_size = 50,
                                            .state_slots = 4,

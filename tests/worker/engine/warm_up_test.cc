@@ -24,6 +24,7 @@ std::unique_ptr<TpGroup> MoeAlone() {
 StepPlanLimits Limits(int64_t tokens, int64_t model_len, int64_t blocks) {
   return {.max_sequences = 2,
           .max_tokens = tokens,
+          .max_logit_rows = 2,
           .max_model_len = model_len,
           .vocab_size = 10,
           .state_slots = 2,

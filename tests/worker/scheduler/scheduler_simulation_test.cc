@@ -210,7 +210,7 @@ class World {
       if (sequence.past == 0) state = PrefixHash();
       ASSERT_EQ(state.length(), sequence.past);
       for (const int32_t id : sequence.token_ids) state.Add(id);
-      if (!sequence.wants_logits) continue;
+      if (sequence.logit_rows == 0) continue;
       const SampleSpec& spec = scheduler_.samples()[sampled.size()];
       ASSERT_EQ(spec.position, state.length());
       Token token;

@@ -83,7 +83,7 @@ TEST_F(SchedulerTest, PrefillsAWholeShortPromptAndWantsLogits) {
                                           .past = 0,
                                           .token_ids = {0, 1, 2},
                                           .block_table = {0},
-                                          .wants_logits = true}));
+                                          .logit_rows = 1}));
 }
 
 TEST_F(SchedulerTest, FeedsTheSampledTokenBackInTheNextStep) {
@@ -101,15 +101,15 @@ TEST_F(SchedulerTest, CutsALongPromptIntoChunksAndSamplesAfterTheLast) {
   ASSERT_OK(scheduler_.Submit(Ask("a", 19), &a_));
 
   std::vector<size_t> rows;
-  std::vector<bool> wants;
+  std::vector<int64_t> wants;
   for (int i = 0; i < 4; ++i) {
     const StepPlan plan = Step();
     rows.push_back(plan.sequences[0].token_ids.size());
-    wants.push_back(plan.sequences[0].wants_logits);
+    wants.push_back(plan.sequences[0].logit_rows);
   }
 
   EXPECT_THAT(rows, ElementsAre(8, 8, 3, 1));
-  EXPECT_THAT(wants, ElementsAre(false, false, true, true));
+  EXPECT_THAT(wants, ElementsAre(0, 0, 1, 1));
 }
 
 TEST_F(SchedulerTest, DecodesBeforeItPrefillsAndNeverExceedsTheBudget) {

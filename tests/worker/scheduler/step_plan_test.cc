@@ -15,6 +15,7 @@ using testing::HasSubstr;
 
 constexpr StepPlanLimits kLimits = {.max_sequences = 4,
                                     .max_tokens = 16,
+                                    .max_logit_rows = 4,
                                     .max_model_len = 300,
                                     .vocab_size = 1000,
                                     .state_slots = 8,
@@ -26,7 +27,7 @@ PlannedSequence Decoding() {
           .past = 64,
           .token_ids = {999},
           .block_table = {49, 0},
-          .wants_logits = true};
+          .logit_rows = 1};
 }
 
 StepPlan Example() {
@@ -38,7 +39,10 @@ StepPlan Example() {
                          .past = 0,
                          .token_ids = {1, 2, 3},
                          .block_table = {5},
-                         .wants_logits = false}}};
+                         .logit_rows = 0}},
+          .block_copies = {{.from = 3, .to = 5}},
+          .state_restores = {{.from = 4, .to = 7}, {.from = 7, .to = 0}},
+          .state_saves = {{.from = 0, .to = 1}}};
 }
 
 absl::Status DecodeError(const StepPlan& plan) {
@@ -81,11 +85,11 @@ TEST(StepPlan, IsRefusedWithBytesBehindIt) {
 
 TEST(StepPlan, IsRefusedInAnotherVersion) {
   std::string bytes = Encode(Example());
-  bytes[4] = 2;
+  bytes[4] = 1;
 
   EXPECT_THAT(Decode(bytes, kLimits),
               StatusIs(absl::StatusCode::kInvalidArgument,
-                       "step plan: version is 2; must be 1..1"));
+                       "step plan: version is 1; must be 2..2"));
 }
 
 TEST(StepPlan, IsRefusedWithoutItsMagic) {
@@ -182,6 +186,49 @@ TEST(StepPlan, IsRefusedWithASlotOutsideThePool) {
                        "step plan: state_slot is 8; must be 0..7"));
 }
 
+TEST(StepPlan, IsRefusedWithMoreRowsOfLogitsThanTheLimitOverAllSequences) {
+  StepPlan plan = Example();
+  plan.sequences[0].logit_rows = 1;
+  plan.sequences[1].token_ids.assign(5, 1);
+  plan.sequences[1].logit_rows = 4;
+
+  EXPECT_THAT(DecodeError(plan),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "step plan: logit_rows is 4; must be 0..3"));
+}
+
+TEST(StepPlan, IsRefusedWithLogitsOfMoreRowsThanItHas) {
+  StepPlan plan = Example();
+  plan.sequences[0].logit_rows = 2;
+
+  EXPECT_THAT(DecodeError(plan),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "step plan: logit_rows is 2; must be 0..1"));
+}
+
+TEST(StepPlan, IsRefusedWithACopyOutsideThePool) {
+  StepPlan blocks = Example();
+  blocks.block_copies[0].to = 50;
+  StepPlan slots = Example();
+  slots.state_saves[0].from = 8;
+
+  EXPECT_THAT(DecodeError(blocks),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "step plan: copied block is 50; must be 0..49"));
+  EXPECT_THAT(DecodeError(slots),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "step plan: saved slot is 8; must be 0..7"));
+}
+
+TEST(StepPlan, IsRefusedWithMoreCopiesThanSequencesMayBe) {
+  StepPlan plan = Example();
+  plan.state_restores.assign(5, {.from = 1, .to = 2});
+
+  EXPECT_THAT(DecodeError(plan),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "step plan: state restores is 5; must be 0..4"));
+}
+
 TEST(StepPlan, IsNeverLargerThanItsLimitsSay) {
   StepPlan plan = {.epoch = 1, .step = 1, .sequences = {}};
   for (int32_t slot = 0; slot < 4; ++slot)
@@ -189,7 +236,9 @@ TEST(StepPlan, IsNeverLargerThanItsLimitsSay) {
                               .past = 296,
                               .token_ids = std::vector<int32_t>(4, 1),
                               .block_table = std::vector<int32_t>(5, slot),
-                              .wants_logits = true});
+                              .logit_rows = 1});
+  plan.block_copies.assign(4, {.from = 1, .to = 2});
+  plan.state_restores = plan.state_saves = plan.block_copies;
 
   ASSERT_OK(Decode(Encode(plan), kLimits));
   EXPECT_EQ(static_cast<int64_t>(Encode(plan).size()),
