@@ -15,8 +15,9 @@ inline constexpr int64_t kAnchorDistance = 128;
 inline constexpr int64_t kWorthWaiting = 64;
 
 // `anchors`, ascending, without those that are closer than kAnchorDistance to
-// the next one that stays. The first and the last stay. One at prompt_tokens - 1
-// is for the other choices of the same request and leaves its neighbour alone.
+// the next one that stays. The first and the last stay. One at prompt_tokens -
+// 1 is for the other choices of the same request and leaves its neighbour
+// alone.
 std::vector<int32_t> ThinOut(const std::vector<int32_t>& anchors,
                              int64_t prompt_tokens);
 

@@ -45,6 +45,7 @@ bool CacheAccount::Admit(Sequence& sequence, int64_t tokens, StepPlan& plan) {
   sequence.blocks = std::move(prefix.blocks);
   sequence.reserved_blocks = reserved;
   promised_ += to_come;
+  CHECK(slack() >= 0);
   sequence.past = prefix.tokens;
   if (prefix.tokens == 0) return true;
   CHECK(Extend(sequence, prefix.tokens));
@@ -66,6 +67,7 @@ bool CacheAccount::Extend(Sequence& sequence, int64_t tokens) {
   CHECK(blocks.has_value());
   sequence.blocks.insert(sequence.blocks.end(), blocks->begin(), blocks->end());
   promised_ -= promised;
+  CHECK(slack() >= 0);
   return true;
 }
 
@@ -101,10 +103,10 @@ void CacheAccount::Keep(Sequence& sequence) {
   if (sequence.save_slot < 0) return;
   const std::span<const int32_t> tokens = sequence.tokens;
   const std::span<const int32_t> blocks = sequence.blocks;
-  sequence.snapshots.push_back(cache_.Insert(
-      sequence.request.cache.salt, tokens.first(sequence.past),
-      blocks.first(CeilDivide(sequence.past, block_tokens_)),
-      std::exchange(sequence.save_slot, -1)));
+  sequence.snapshots.push_back(
+      cache_.Insert(sequence.request.cache.salt, tokens.first(sequence.past),
+                    blocks.first(CeilDivide(sequence.past, block_tokens_)),
+                    std::exchange(sequence.save_slot, -1)));
   ++inserts_;
 }
 

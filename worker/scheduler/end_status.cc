@@ -30,11 +30,10 @@ absl::Status TimeoutPassed(const Sequence& sequence) {
 }
 
 absl::Status WaitedTooLong(double limit_seconds) {
-  return ReasonedError(
-      absl::StatusCode::kResourceExhausted, "QUEUE_TIMEOUT",
-      absl::StrCat("waited in the queue for ", limit_seconds,
-                   " s, the longest that it may"),
-      {{"limit_seconds", absl::StrCat(limit_seconds)}});
+  return ReasonedError(absl::StatusCode::kResourceExhausted, "QUEUE_TIMEOUT",
+                       absl::StrCat("waited in the queue for ", limit_seconds,
+                                    " s, the longest that it may"),
+                       {{"limit_seconds", absl::StrCat(limit_seconds)}});
 }
 
 absl::Status ReadTooSlowly(double limit_seconds) {

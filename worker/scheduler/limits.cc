@@ -120,11 +120,10 @@ absl::Status CheckSomethingIsAllowed(const Request& request,
   std::sort(never.begin(), never.end());
   never.erase(std::unique(never.begin(), never.end()), never.end());
   const std::vector<int32_t>& allowed = request.sampling.allowed_ids;
-  const bool all_gone =
-      allowed.empty()
-          ? static_cast<int64_t>(never.size()) >= vocab_size
-          : std::includes(never.begin(), never.end(), allowed.begin(),
-                          allowed.end());
+  const bool all_gone = allowed.empty()
+                            ? static_cast<int64_t>(never.size()) >= vocab_size
+                            : std::includes(never.begin(), never.end(),
+                                            allowed.begin(), allowed.end());
   if (!all_gone) return absl::OkStatus();
   return BadField(allowed.empty() ? "banned_ids" : "allowed_ids",
                   "such that no id is left to draw",
@@ -134,14 +133,13 @@ absl::Status CheckSomethingIsAllowed(const Request& request,
 
 absl::Status CheckMasks(const Request& request, int64_t vocab_size) {
   const Sampling& sampling = request.sampling;
-  RETURN_IF_ERROR(
-      CheckCount("stop_ids", request.stop_ids.size(), kMaxStopIds));
+  RETURN_IF_ERROR(CheckCount("stop_ids", request.stop_ids.size(), kMaxStopIds));
   RETURN_IF_ERROR(CheckIds("stop_ids", request.stop_ids, vocab_size));
   RETURN_IF_ERROR(CheckBias(sampling, vocab_size));
   RETURN_IF_ERROR(CheckIdSet("allowed_ids", sampling.allowed_ids, kMaxMaskedIds,
                              vocab_size));
-  RETURN_IF_ERROR(CheckIdSet("banned_ids", sampling.banned_ids, kMaxMaskedIds,
-                             vocab_size));
+  RETURN_IF_ERROR(
+      CheckIdSet("banned_ids", sampling.banned_ids, kMaxMaskedIds, vocab_size));
   return CheckSomethingIsAllowed(request, vocab_size);
 }
 

@@ -22,14 +22,14 @@ void PlanBuilder::Prefill(std::span<Sequence* const> sequences) {
   const auto count = static_cast<int64_t>(sequences.size());
   int64_t left = std::min(limits_.prefill_chunk, limits_.step_tokens - rows_);
   // One row of logits each is set aside; what is over may score prompts.
-  int64_t more_logits =
-      PlanLimits(limits_).max_logit_rows -
-      static_cast<int64_t>(draft_.plan.sequences.size()) - count;
+  int64_t more_logits = PlanLimits(limits_).max_logit_rows -
+                        static_cast<int64_t>(draft_.plan.sequences.size()) -
+                        count;
   std::vector<int64_t> rows(count, 0);
   const auto give = [&](int64_t i, int64_t most) {
     const int64_t before = LogitRows(*sequences[i], rows[i]);
-    const int64_t wanted = MostRows(
-        *sequences[i], more_logits + std::max<int64_t>(0, before - 1));
+    const int64_t wanted =
+        MostRows(*sequences[i], more_logits + std::max<int64_t>(0, before - 1));
     const int64_t given = std::min(most, wanted - rows[i]);
     rows[i] += given;
     left -= given;
@@ -53,10 +53,10 @@ void PlanBuilder::Prefill(std::span<Sequence* const> sequences) {
 // many more.
 int64_t PlanBuilder::MostRows(const Sequence& sequence,
                               int64_t more_logits) const {
-  int64_t most = std::min(
-      sequence.pending(),
-      NextAnchor(sequence, sequence.past, limits_.snapshot_tokens) -
-          sequence.past);
+  int64_t most =
+      std::min(sequence.pending(),
+               NextAnchor(sequence, sequence.past, limits_.snapshot_tokens) -
+                   sequence.past);
   if (sequence.scoring()) {
     const int64_t unscored =
         std::max<int64_t>(0, sequence.rows_scored - sequence.past);

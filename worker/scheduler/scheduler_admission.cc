@@ -103,8 +103,7 @@ bool Scheduler::TryAdmit(Sequence& sequence) {
 // Tokens so far, those that it must make, and a little more; four times as
 // much more after each pre-emption, so that it does not soon meet the next.
 int64_t Scheduler::TokensToReserve(const Sequence& sequence) const {
-  if (sequence.preemptions >= kMaxPreemptions)
-    return sequence.max_total_tokens;
+  if (sequence.preemptions >= kMaxPreemptions) return sequence.max_total_tokens;
   const int64_t known = static_cast<int64_t>(sequence.tokens.size());
   const int64_t least = sequence.prompt_tokens + sequence.request.min_tokens;
   const int64_t more = limits_.block_tokens << (2 * sequence.preemptions);

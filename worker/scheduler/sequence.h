@@ -57,8 +57,8 @@ struct Sequence {
 
   // While it waits.
   FairShares::Share* share = nullptr;
-  double waited_seconds = 0;     // Before waits_since.
-  double waits_since = 0;        // Meaningless while it is paused.
+  double waited_seconds = 0;          // Before waits_since.
+  double waits_since = 0;             // Meaningless while it is paused.
   const Sequence* awaited = nullptr;  // Computes a prefix of it just now,
   int64_t awaited_tokens = 0;         // which is kept once it is so long.
   // Of the last attempt to admit it: what was free then. More is needed.

@@ -18,8 +18,7 @@ int EffectivePriority(const Sequence& sequence, double now,
                       double ageing_seconds) {
   const double levels = sequence.waited(now) / ageing_seconds;
   const int most = kHighestPriority - sequence.priority;
-  return sequence.priority +
-         (levels < most ? static_cast<int>(levels) : most);
+  return sequence.priority + (levels < most ? static_cast<int>(levels) : most);
 }
 
 void WaitingQueue::Push(SequencePtr sequence, double now) {
@@ -34,8 +33,7 @@ SequencePtr WaitingQueue::Take(Sequence& sequence, double now) {
   const auto place = std::lower_bound(sequences_.begin(), sequences_.end(),
                                       sequence.arrival, CameBefore);
   CHECK(place != sequences_.end() && place->get() == &sequence);
-  if (!sequence.paused())
-    sequence.waited_seconds += now - sequence.waits_since;
+  if (!sequence.paused()) sequence.waited_seconds += now - sequence.waits_since;
   --sequence.share->waiting;
   SequencePtr taken = std::move(*place);
   sequences_.erase(place);
