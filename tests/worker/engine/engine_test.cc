@@ -246,6 +246,8 @@ TEST_F(EngineTest, ALostRankEndsEverySinkWithGroupLost) {
     EXPECT_EQ(reason.word, "GROUP_LOST");
     EXPECT_EQ(reason.metadata.at("epoch"), "1");
     EXPECT_EQ(reason.metadata.at("rank"), "1");
+    // It came between two steps.
+    EXPECT_EQ(reason.metadata.at("in_step"), "false");
   }
   for (const absl::Status& status : group_.Join())
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
