@@ -230,6 +230,7 @@ v1::WorkerStatus Facts(const Prepared& p, const WorkerConfig& flags) {
   facts.set_kv_blocks_total(p.plan.limits.kv_blocks);
   facts.set_state_slots_total(p.plan.limits.state_slots);
   facts.set_max_model_len(p.plan.limits.max_model_len);
+  facts.set_max_running(p.plan.limits.max_running);
   facts.set_threads(p.cpus.threads);
   facts.set_instruction_set(p.backend->instruction_set());
   *facts.mutable_model() = ModelFactsOf(p.config, p.generation);

@@ -1,13 +1,20 @@
 #include "worker/rank_plan.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "kernels/sequences.h"
 #include "worker/engine/model_runner.h"
+#include "worker/engine/sampler.h"
 
 namespace phalanx {
 namespace {
+
+// Where fewer sequences run, so that log-probabilities of a prompt do not come
+// a few rows at a time. A row costs the host and the device the vocabulary.
+constexpr int64_t kLeastLogitRows = 32;
 
 absl::StatusOr<SchedulerLimits> LimitsOf(const WorkerConfig& flags,
                                          const ModelConfig& config) {
@@ -24,6 +31,8 @@ absl::StatusOr<SchedulerLimits> LimitsOf(const WorkerConfig& flags,
                              : config.max_position_embeddings;
   limits.prefill_chunk = flags.prefill_chunk;
   limits.step_tokens = flags.prefill_chunk + flags.max_running;
+  limits.logit_rows = std::min(limits.step_tokens,
+                               std::max(limits.max_running, kLeastLogitRows));
   limits.vocab_size = config.vocab_size;
   return limits;
 }
@@ -103,7 +112,8 @@ class ModeChoice {
     request.moe_mode = mode;
     request.workspace_bytes = ModelRunner::DeviceWorkspaceBytes(
                                   config_, shape, steps, request.activations) +
-                              ModelRunner::HostWorkspaceBytes(shape, steps);
+                              ModelRunner::HostWorkspaceBytes(shape, steps) +
+                              Sampler::Bytes(limits_.vocab_size);
     return request;
   }
 
@@ -144,7 +154,8 @@ std::string SlicePlan(const RankPlan& plan) {
       MoeModeName(plan.memory.moe_mode),
       offload ? absl::StrCat(" ", OffloadBankName(plan.memory.bank)) : "",
       ", max_running ", plan.limits.max_running, ", max_model_len ",
-      plan.limits.max_model_len, ", step_tokens ", plan.limits.step_tokens);
+      plan.limits.max_model_len, ", step_tokens ", plan.limits.step_tokens,
+      ", logit_rows ", plan.limits.logit_rows);
 }
 
 }  // namespace phalanx

@@ -7,6 +7,7 @@
 #include "kernels/sequences.h"
 #include "tests/support/status_matchers.h"
 #include "worker/engine/model_runner.h"
+#include "worker/engine/sampler.h"
 
 namespace phalanx {
 namespace {
@@ -118,14 +119,28 @@ TEST_F(PlanRankTest, TheModelsOwnContextNeedNotFit) {
   EXPECT_EQ(Plan()->limits.kv_blocks, 2);
 }
 
-TEST_F(PlanRankTest, TheWorkspaceIsThatOfTheRunner) {
+TEST_F(PlanRankTest, AStepHasLogitsForAllThatRunsAndForPartsOfPrompts) {
+  EXPECT_EQ(Plan()->limits.logit_rows, 32);
+
+  flags_.max_running = 40;
+  EXPECT_EQ(Plan()->limits.logit_rows, 40);
+}
+
+TEST_F(PlanRankTest, AStepHasNoMoreLogitsThanRows) {
+  flags_.prefill_chunk = 3;
+
+  EXPECT_EQ(Plan()->limits.logit_rows, 7);
+}
+
+TEST_F(PlanRankTest, TheWorkspaceIsThatOfTheRunnerAndTheSampler) {
   const auto plan = Plan();
   const StepPlanLimits steps = PlanLimits(plan->limits);
 
   EXPECT_EQ(plan->memory.workspace_bytes,
             ModelRunner::DeviceWorkspaceBytes(config_, plan->local, steps,
                                               DType::kBf16) +
-                ModelRunner::HostWorkspaceBytes(plan->local, steps));
+                ModelRunner::HostWorkspaceBytes(plan->local, steps) +
+                Sampler::Bytes(config_.vocab_size));
 }
 
 TEST_F(PlanRankTest, TheCommunicatorIsTheResourcesAboveOneRank) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 #include "common/log.h"
 #include "common/reason.h"
 #include "common/status.h"
@@ -142,8 +143,13 @@ absl::Status Engine::RunStep(Scheduler& scheduler, const StepPlan& plan,
   observer_.OnStepBegin();
   RETURN_IF_ERROR(Send(plan, comm));
   RETURN_IF_ERROR(runner_.Run(plan, comm));
+  // One for each row of logits; several of a prompt whose log-probabilities are
+  // asked for.
+  const std::span<const SampleSpec> specs = scheduler.samples();
+  CHECK(static_cast<int64_t>(specs.size()) == plan.logits_count());
   std::vector<absl::StatusOr<Token>> sampled;
-  for (const SampleSpec& spec : scheduler.samples()) {
+  sampled.reserve(specs.size());
+  for (const SampleSpec& spec : specs) {
     const int64_t row = static_cast<int64_t>(sampled.size());
     sampled.push_back(sampler_.Sample(runner_.logits(row), spec));
   }

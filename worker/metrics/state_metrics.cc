@@ -63,14 +63,18 @@ void ReadCaches(int rank, const SchedulerLimits& limits,
   readings.Gauge(kCapacity, Number(blocks * limits.block_tokens));
   if (rank != 0) return;
   readings.Gauge(kUsed, Number(counts.kv_blocks_used * limits.block_tokens));
-  readings.Gauge(kReusable, 0);
+  readings.Gauge(kReusable,
+                 Number(counts.kv_blocks_reusable * limits.block_tokens));
   readings.Gauge(
       kUsage, blocks > 0 ? Number(counts.kv_blocks_used) / Number(blocks) : 0);
   readings.Gauge(kSlots, Number(counts.state_slots_used),
                  {{"state", "active"}});
-  readings.Gauge(kSlots, 0, {{"state", "snapshot"}});
-  readings.Gauge(kSlots, Number(slots - counts.state_slots_used),
-                 {{"state", "free"}});
+  readings.Gauge(kSlots, Number(counts.state_slots_snapshot),
+                 {{"state", "snapshot"}});
+  readings.Gauge(
+      kSlots,
+      Number(slots - counts.state_slots_used - counts.state_slots_snapshot),
+      {{"state", "free"}});
 }
 
 void ReadExperts(const ExpertCacheCounters& experts, MetricReadings& readings) {

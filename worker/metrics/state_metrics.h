@@ -10,7 +10,8 @@ namespace phalanx {
 
 // What the status board and the expert cache know, read when scraped: KV cache,
 // GDN slots, experts, the phases of a start. Who is scheduled where is known to
-// rank 0 alone, so used, reusable and free are its series only. All lent.
+// rank 0 alone, so used, reusable and the states of slots are its series only.
+// All lent.
 void AddStateMetrics(int rank, const SchedulerLimits& limits,
                      const StatusBoard& board, const ExpertTally& experts,
                      MetricRegistry& registry);

@@ -51,6 +51,26 @@ v1::ExpertCacheUse ToProto(const ExpertCacheCounters& counters) {
   return use;
 }
 
+void ShowCounts(const SchedulerCounts& counts, v1::WorkerStatus& status) {
+  // Of the group, once there is one: the smallest offer of its ranks.
+  if (counts.kv_blocks_total > 0)
+    status.set_kv_blocks_total(counts.kv_blocks_total);
+  if (counts.state_slots_total > 0)
+    status.set_state_slots_total(counts.state_slots_total);
+  status.set_kv_blocks_used(counts.kv_blocks_used);
+  status.set_kv_blocks_reusable(counts.kv_blocks_reusable);
+  status.set_state_slots_used(counts.state_slots_used);
+  status.set_state_slots_snapshot(counts.state_slots_snapshot);
+  status.set_requests_running(counts.running);
+  status.set_requests_waiting(counts.waiting);
+  status.set_oldest_wait_seconds(counts.oldest_wait_seconds);
+  status.set_preempted_for_kv(counts.preempted_for_kv);
+  status.set_preempted_for_state(counts.preempted_for_state);
+  status.set_preempted_for_priority(counts.preempted_for_priority);
+  status.set_prefix_queried_tokens(counts.prefix_queried_tokens);
+  status.set_prefix_hit_tokens(counts.prefix_hit_tokens);
+}
+
 }  // namespace
 
 void WorkerService::Describe(const v1::WorkerStatus& facts) {
@@ -65,7 +85,8 @@ void WorkerService::ShowExperts(std::function<ExpertCacheCounters()> counters) {
 
 grpc::ServerWriteReactor<v1::WorkerGenerateEvent>* WorkerService::Generate(
     grpc::CallbackServerContext*, const v1::WorkerGenerateRequest* request) {
-  auto* writer = new TokenWriter(request->epoch());  // Deletes itself.
+  // Deletes itself.
+  auto* writer = new TokenWriter(request->epoch(), inbox_);
   const absl::Status status = inbox_ == nullptr
                                   ? NotRankZero("Generate")
                                   : inbox_->Submit(FromProto(*request), writer);
@@ -114,15 +135,7 @@ grpc::ServerUnaryReactor* WorkerService::GetStatus(
   response->set_load_total_bytes(now.load_total_bytes);
   response->set_steps(now.steps);
   response->set_warmup_logits_hash(now.warmup_logits_hash);
-  // Of the group, once there is one: the smallest offer of its ranks.
-  if (now.counts.kv_blocks_total > 0)
-    response->set_kv_blocks_total(now.counts.kv_blocks_total);
-  if (now.counts.state_slots_total > 0)
-    response->set_state_slots_total(now.counts.state_slots_total);
-  response->set_kv_blocks_used(now.counts.kv_blocks_used);
-  response->set_state_slots_used(now.counts.state_slots_used);
-  response->set_requests_running(now.counts.running);
-  response->set_requests_waiting(now.counts.waiting);
+  ShowCounts(now.counts, *response);
   reactor->Finish(grpc::Status::OK);
   return reactor;
 }

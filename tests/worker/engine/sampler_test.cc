@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <set>
 #include <vector>
@@ -33,16 +34,18 @@ struct Draw {
   bool logprobs = false;
   int top_n = 0;
   std::vector<int32_t> context = {};
+  std::vector<int32_t> held_back = {};
+  std::optional<int32_t> given = {};
 
   SampleSpec spec() {
     context.resize(position);
     return {.sampling = &sampling,
             .context = context,
             .prompt_tokens = 0,
-            .held_back = {},
+            .held_back = held_back,
             .logprobs = logprobs,
             .top_n = top_n,
-            .given = std::nullopt};
+            .given = given};
   }
 };
 
@@ -100,6 +103,21 @@ INSTANTIATE_TEST_SUITE_P(
                     std::vector<float>{1, 2, kInfinity},
                     std::vector<float>(3, std::nanf("")),
                     std::vector<float>(3, -kInfinity)));
+
+// Of every length that ends within a vector, a block, or after several.
+TEST(Sampler, FindsTheLargestAndWhatIsNoNumberWhereverTheyAre) {
+  for (const int64_t size : {1, 15, 16, 17, 256, 257, 300, 600}) {
+    Sampler sampler(size);
+    std::vector<float> logits(size, -2);
+    for (int64_t at = 0; at < size; ++at) {
+      logits[at] = -1;
+      ASSERT_EQ(sampler.Sample(logits, Draw().spec())->id, at);
+      logits[at] = std::nanf("");
+      ASSERT_FALSE(sampler.Sample(logits, Draw().spec()).ok()) << at;
+      logits[at] = -2;
+    }
+  }
+}
 
 TEST(Sampler, NeverDrawsALogitOfMinusInfinity) {
   EXPECT_THAT(Support({-kInfinity, 0, -kInfinity, 0, -kInfinity}, Drawn(10)),
@@ -330,7 +348,7 @@ TEST(Sampler, AgreesWithTheSlowFormOnRandomLogitsWithAndWithoutTies) {
                      .min_p = static_cast<float>(pick(0, 0, 0.05, 0.5)),
                      .seed = random(),
                      .choice_index = static_cast<int32_t>(random() % 3)},
-        .position = static_cast<int64_t>(random())};
+        .position = static_cast<int64_t>(random() % 5000)};
 
     ASSERT_EQ(SampleOf(logits, spec).id, SlowlyDrawn(logits, spec)) << round;
   }

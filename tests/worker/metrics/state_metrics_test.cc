@@ -32,13 +32,14 @@ TEST_F(StateMetricsTest, TheCacheIsCountedInTokens) {
   board_.Write([](WorkerSnapshot& s) {
     s.counts.kv_blocks_total = 80;
     s.counts.kv_blocks_used = 20;
+    s.counts.kv_blocks_reusable = 30;
   });
 
   EXPECT_EQ(Value("phalanx_kv_cache_block_tokens"), 64);
   EXPECT_EQ(Value("phalanx_kv_cache_capacity_tokens"), 80 * 64);
   EXPECT_EQ(Value("phalanx_kv_cache_used_tokens"), 20 * 64);
   EXPECT_EQ(Value("phalanx_kv_cache_usage_ratio"), .25);
-  EXPECT_EQ(Value("phalanx_kv_cache_reusable_tokens"), 0);
+  EXPECT_EQ(Value("phalanx_kv_cache_reusable_tokens"), 30 * 64);
 }
 
 TEST_F(StateMetricsTest, BeforeThereIsAGroupTheCapacityIsTheRanksOwn) {
@@ -48,13 +49,16 @@ TEST_F(StateMetricsTest, BeforeThereIsAGroupTheCapacityIsTheRanksOwn) {
   EXPECT_EQ(Value("phalanx_kv_cache_usage_ratio"), 0);
 }
 
-TEST_F(StateMetricsTest, SlotsAreActiveOrFree) {
+TEST_F(StateMetricsTest, SlotsAreActiveOrSnapshotsOrFree) {
   Add(0);
-  board_.Write([](WorkerSnapshot& s) { s.counts.state_slots_used = 3; });
+  board_.Write([](WorkerSnapshot& s) {
+    s.counts.state_slots_used = 3;
+    s.counts.state_slots_snapshot = 4;
+  });
 
   EXPECT_EQ(Value("phalanx_gdn_state_slots{state=\"active\"}"), 3);
-  EXPECT_EQ(Value("phalanx_gdn_state_slots{state=\"free\"}"), 5);
-  EXPECT_EQ(Value("phalanx_gdn_state_slots{state=\"snapshot\"}"), 0);
+  EXPECT_EQ(Value("phalanx_gdn_state_slots{state=\"free\"}"), 1);
+  EXPECT_EQ(Value("phalanx_gdn_state_slots{state=\"snapshot\"}"), 4);
 }
 
 TEST_F(StateMetricsTest, AFollowerSaysNothingOfWhatItDoesNotKnow) {
@@ -62,6 +66,7 @@ TEST_F(StateMetricsTest, AFollowerSaysNothingOfWhatItDoesNotKnow) {
 
   EXPECT_EQ(Value("phalanx_kv_cache_capacity_tokens"), 6400);
   EXPECT_TRUE(std::isnan(Value("phalanx_kv_cache_used_tokens")));
+  EXPECT_TRUE(std::isnan(Value("phalanx_kv_cache_reusable_tokens")));
   EXPECT_TRUE(std::isnan(Value("phalanx_gdn_state_slots{state=\"active\"}")));
 }
 

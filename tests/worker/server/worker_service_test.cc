@@ -1,110 +1,19 @@
-// The worker's service with a real server; each test plays the engine thread.
+// What gateways may ask of a rank, and what they get.
 
-#include "worker/server/worker_service.h"
-
-#include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "common/grpc_status.h"
 #include "common/reason.h"
-#include "tests/support/status_matchers.h"
+#include "tests/worker/server/worker_service_rig.h"
 
 namespace phalanx {
 namespace {
 
 using testing::HasSubstr;
-
-constexpr uint64_t kEpoch = 5;
-
-SchedulerLimits Limits() {
-  SchedulerLimits limits;
-  limits.max_running = 2;
-  limits.max_waiting = 1;
-  limits.max_model_len = 100'000;
-  limits.prefill_chunk = 16;
-  limits.step_tokens = 18;
-  limits.kv_blocks = 5000;
-  limits.state_slots = 2;
-  limits.vocab_size = 300;
-  return limits;
-}
-
-v1::WorkerGenerateRequest RequestOf(const std::string& id) {
-  v1::WorkerGenerateRequest request;
-  request.set_epoch(kEpoch);
-  request.set_request_id(id);
-  request.add_prompt_ids(1);
-  request.set_max_tokens(50'000);
-  request.set_top_p(1);
-  return request;
-}
-
-std::vector<Token> OneToken(int32_t id) {
-  return {{.id = id, .logprob = 0, .top = {}}};
-}
-
-class WorkerServiceTest : public testing::Test {
- protected:
-  // A client's stream. In this process a write completes only when it is read.
-  struct Stream {
-    explicit Stream(v1::Worker::StubInterface& stub,
-                    const v1::WorkerGenerateRequest& request)
-        : reader(stub.Generate(&context, request)) {}
-    absl::Status End() { return FromGrpc(reader->Finish()); }
-
-    grpc::ClientContext context;
-    std::unique_ptr<grpc::ClientReaderInterface<v1::WorkerGenerateEvent>>
-        reader;
-  };
-
-  explicit WorkerServiceTest(bool leads = true)
-      : service_(leads ? &inbox_ : nullptr, board_) {
-    grpc::ServerBuilder builder;
-    builder.RegisterService(&service_);
-    server_ = builder.BuildAndStart();
-    stub_ = v1::Worker::NewStub(
-        server_->InProcessChannel(grpc::ChannelArguments()));
-    inbox_.Open(kEpoch, Limits());
-  }
-  ~WorkerServiceTest() override {
-    server_->Shutdown(std::chrono::system_clock::now());
-  }
-
-  // The engine's turn: the one request that came.
-  TokenSink* Take() {
-    EXPECT_TRUE(inbox_.WaitForWork(std::chrono::seconds(20)));
-    Arrivals arrivals = inbox_.Drain();
-    EXPECT_EQ(arrivals.submissions.size(), 1u);
-    return arrivals.submissions.front().sink;
-  }
-  void Ended(const std::string& id) {
-    const RequestKey key{.id = id, .choice_index = 0};
-    inbox_.Ended({&key, 1});
-  }
-  absl::Status Cancel(uint64_t epoch, const std::string& id, bool* found) {
-    grpc::ClientContext context;
-    v1::WorkerCancelRequest request;
-    request.set_epoch(epoch);
-    request.set_request_id(id);
-    v1::WorkerCancelResponse response;
-    const absl::Status status =
-        FromGrpc(stub_->Cancel(&context, request, &response));
-    *found = response.found();
-    return status;
-  }
-
-  Inbox inbox_;
-  StatusBoard board_;
-  WorkerService service_;
-  std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<v1::Worker::Stub> stub_;
-};
 
 TEST_F(WorkerServiceTest, StreamsEveryTokenInOrderAndThenOk) {
   Stream stream(*stub_, RequestOf("a"));
@@ -263,6 +172,7 @@ TEST_F(WorkerServiceTest, GetStatusShowsTheBoardBesideTheFacts) {
   facts.set_rank(1);
   facts.set_kv_blocks_total(9);
   facts.set_state_slots_total(3);
+  facts.set_max_running(16);
   service_.Describe(facts);
   board_.Write([](WorkerSnapshot& s) {
     s.state = WorkerState::kReady;
@@ -274,7 +184,16 @@ TEST_F(WorkerServiceTest, GetStatusShowsTheBoardBesideTheFacts) {
     s.counts.running = 2;
     s.counts.waiting = 1;
     s.counts.kv_blocks_used = 4;
+    s.counts.kv_blocks_reusable = 3;
     s.counts.kv_blocks_total = 8;
+    s.counts.state_slots_used = 2;
+    s.counts.state_slots_snapshot = 1;
+    s.counts.preempted_for_kv = 21;
+    s.counts.preempted_for_state = 22;
+    s.counts.preempted_for_priority = 23;
+    s.counts.prefix_queried_tokens = 700;
+    s.counts.prefix_hit_tokens = 600;
+    s.counts.oldest_wait_seconds = 1.5;
   });
   grpc::ClientContext context;
   v1::WorkerStatus status;
@@ -290,6 +209,16 @@ TEST_F(WorkerServiceTest, GetStatusShowsTheBoardBesideTheFacts) {
   EXPECT_EQ(status.requests_running(), 2);
   EXPECT_EQ(status.requests_waiting(), 1);
   EXPECT_EQ(status.kv_blocks_used(), 4);
+  EXPECT_EQ(status.kv_blocks_reusable(), 3);
+  EXPECT_EQ(status.state_slots_used(), 2);
+  EXPECT_EQ(status.state_slots_snapshot(), 1);
+  EXPECT_EQ(status.preempted_for_kv(), 21);
+  EXPECT_EQ(status.preempted_for_state(), 22);
+  EXPECT_EQ(status.preempted_for_priority(), 23);
+  EXPECT_EQ(status.prefix_queried_tokens(), 700);
+  EXPECT_EQ(status.prefix_hit_tokens(), 600);
+  EXPECT_EQ(status.oldest_wait_seconds(), 1.5);
+  EXPECT_EQ(status.max_running(), 16);
   EXPECT_EQ(status.kv_blocks_total(), 8);    // What the group agreed on.
   EXPECT_EQ(status.state_slots_total(), 3);  // Its own: nothing agreed yet.
 }
