@@ -39,7 +39,7 @@ void WarnOfNonFinite(std::span<const float> logits, uint64_t epoch) {
 // What clients are told when the group is over. in_step: those whose rows were
 // in the step that it did not survive.
 absl::Status ClientError(const absl::Status& cause, uint64_t epoch,
-                         bool in_step) {
+                         bool in_step = false) {
   if (cause.ok())
     return ReasonedError(absl::StatusCode::kUnavailable, "DRAINING",
                          "the worker is shutting down");
@@ -98,7 +98,7 @@ absl::Status Engine::Run(Collective& comm, uint64_t epoch,
     s.state = status.ok() ? WorkerState::kDraining : WorkerState::kForming;
     s.detail = std::string(status.message());
   });
-  const absl::Status end = ClientError(status, epoch, /*in_step=*/false);
+  const absl::Status end = ClientError(status, epoch);
   inbox_.CloseAndEndAll(end);
   scheduler.CloseAll(end, ClientError(status, epoch, /*in_step=*/true));
   Publish(scheduler);

@@ -157,6 +157,21 @@ TEST_F(EngineTest, MoreRequestsThanSlotsAllFinish) {
   EXPECT_EQ(group_.board().Read().counts.state_slots_used, 0);
 }
 
+TEST_F(EngineTest, APrefixThatWasKeptGivesTheSameAnswer) {
+  Serve();
+  Request request = MoeRequest("first", 20);
+  request.prompt_ids.resize(100, 17);
+  request.anchors = {70};
+  const std::vector<int32_t> computed = group_.Ask(request).ids();
+  request.id = "second";
+
+  EXPECT_EQ(group_.Ask(request).ids(), computed);
+
+  group_.engine().Stop();
+  group_.Join();
+  EXPECT_EQ(group_.board().Read().counts.prefix_hit_tokens, 70);
+}
+
 // --- Cancellation ----------------------------------------------------------
 
 TEST_F(EngineTest, AReaderThatLeavesGetsNoFurtherToken) {

@@ -21,8 +21,8 @@
 //       are active, and the counts of both pools are within their totals.
 //    9. What was promised to running sequences can be had: CacheAccount checks
 //       it in every build.
-//   10. Among requests of a key, nobody passes an earlier one of the same or
-//       higher priority, ageing included; so waiting is bounded.
+//   10. Among requests of a key, nobody passes one of a higher priority, ageing
+//       included, nor an earlier one of the same; so waiting is bounded.
 //   11. Who is pre-empted has the lowest priority of those that may be, and is
 //       so at most kMaxPreemptions times.
 //   12. Who is cancelled, or past a deadline, has its end after the next plan.
