@@ -1,22 +1,221 @@
-"""What a client sees, and what is left, when a process is killed."""
+"""What a client sees, and what is left, when a process is killed or stopped."""
 
+import json
+import os
 import signal
 import time
 import unittest
 
 import grpc
 
-from service import CALL_SECONDS, Answer, Service, chat_request, long_request, reason, until
+from service import (
+    CALL_SECONDS,
+    Answer,
+    Service,
+    chat_request,
+    ids_request,
+    long_request,
+    reason,
+    until,
+)
 
 STREAMS = 3
 # How soon a client must hear that its stream is lost.
 NEWS_SECONDS = 2
+# From a loss to the next token, beside what it takes to find a stopped process.
+RECOVERY_SECONDS = 2
+STEP_TIMEOUT_SECONDS = 2
 QUESTION = chat_request("What is 2 + 3?", output={"logprobs": True})
 
 
 def ask(service):
     answer = Answer(service.inference.Chat(QUESTION, timeout=CALL_SECONDS))
     return answer.ids(), answer.logprobs(), answer.text()
+
+
+def drain_request():
+    """Long enough to be in the middle, short enough to be waited for."""
+    return ids_request([54, 71, 78, 347], max_tokens=400)
+
+
+def state_of(pid):
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rsplit(")", 1)[1].split()[0]
+
+
+def answer_soon(service, seconds):
+    """The first answer that a client gets who asks until it does."""
+
+    def try_once():
+        try:
+            return ask(service)
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.UNAVAILABLE:
+                raise
+            return None
+
+    return until(try_once, seconds, "the group answers again")
+
+
+class LossTest(unittest.TestCase):
+    """A rank is lost in whatever way, and the group is whole again: in a higher
+    epoch, the others with the weights they had, and with the same answers."""
+
+    def survives(self, role, number, seconds, flags=(), then=None):
+        with Service(*flags, tp_size=2) as service:
+            answer = ask(service)
+            epoch = service.wait_serving()
+            stream = service.inference.Generate(long_request(), timeout=CALL_SECONDS)
+            Answer(stream, stop=lambda event: event.seq == 5)
+            before = service.processes()
+
+            os.kill(before[role], number)
+            lost = {role}
+            if then:
+                lost.add(then(service, before))
+            again = answer_soon(service, seconds)
+            stream.cancel()
+
+            self.assertEqual(again, answer)
+            service.wait_serving(above_epoch=epoch)
+            after = service.processes()
+            self.assertEqual(after.keys(), before.keys())
+            self.assertEqual({r for r in after if after[r] != before[r]}, lost)
+            self.assertEqual(ask(service), answer)
+
+    def test_a_killed_leader(self):
+        self.survives("rank 0", signal.SIGKILL, RECOVERY_SECONDS)
+
+    def test_a_killed_follower(self):
+        self.survives("rank 1", signal.SIGKILL, RECOVERY_SECONDS)
+
+    def test_a_leader_that_aborts(self):
+        self.survives("rank 0", signal.SIGABRT, RECOVERY_SECONDS)
+
+    def test_a_follower_that_aborts(self):
+        self.survives("rank 1", signal.SIGABRT, RECOVERY_SECONDS)
+
+    def survives_stopped(self, role):
+        self.survives(
+            role,
+            signal.SIGSTOP,
+            STEP_TIMEOUT_SECONDS + RECOVERY_SECONDS,
+            flags=("--step-timeout", str(STEP_TIMEOUT_SECONDS)),
+        )
+
+    def test_a_stopped_leader(self):
+        self.survives_stopped("rank 0")
+
+    def test_a_stopped_follower(self):
+        self.survives_stopped("rank 1")
+
+    def survives_second_loss(self, second):
+        """`second` dies as soon as the successor of rank 1 has been started."""
+
+        def kill_second(service, before):
+            def both_run():
+                now = service.processes()
+                replaced = now.get("rank 1", before["rank 1"]) != before["rank 1"]
+                return now if replaced and second in now else None
+
+            now = until(both_run, 10, "rank 1 is started anew")
+            os.kill(now[second], signal.SIGKILL)
+            return second
+
+        self.survives("rank 1", signal.SIGKILL, 10, then=kill_second)
+
+    def test_the_leader_dies_while_the_group_forms_anew(self):
+        self.survives_second_loss("rank 0")
+
+    def test_the_follower_dies_again_while_the_group_forms_anew(self):
+        self.survives_second_loss("rank 1")
+
+    def test_a_stopped_process_that_goes_on_in_time_keeps_its_group(self):
+        with Service("--step-timeout", "30", tp_size=2) as service:
+            answer = ask(service)
+            epoch = service.wait_serving()
+            before = service.processes()
+
+            service.kill("rank 1", signal.SIGSTOP)
+            until(lambda: state_of(before["rank 1"]) == "T", 5, "rank 1 is stopped")
+            service.kill("rank 1", signal.SIGCONT)
+
+            self.assertEqual(ask(service), answer)
+            self.assertEqual(service.wait_serving(), epoch)
+            self.assertEqual(service.processes(), before)
+
+
+class DrainTest(unittest.TestCase):
+    def test_ctrl_c_ends_an_idle_service_within_a_second(self):
+        with Service(tp_size=2) as service:
+            ask(service)
+            began = time.monotonic()
+            service.kill("serve", signal.SIGINT)
+
+            self.assertEqual(service.process.wait(10), 0)
+            self.assertLess(time.monotonic() - began, 1)
+            service.nothing_left(seconds=1)
+
+    def test_running_requests_finish_before_the_service_ends(self):
+        with Service(tp_size=2) as service:
+            whole = Answer(service.inference.Generate(drain_request(), timeout=CALL_SECONDS))
+            stream = service.inference.Generate(drain_request(), timeout=CALL_SECONDS)
+            begin = Answer(stream, stop=lambda event: event.seq == 5)
+
+            service.kill("serve", signal.SIGTERM)
+
+            rest = Answer(stream)
+            self.assertEqual(begin.ids() + rest.ids(), whole.ids())
+            self.assertEqual(service.process.wait(10), 0)
+
+    def test_a_second_signal_ends_all_at_once(self):
+        with Service(tp_size=2) as service:
+            stream = service.inference.Generate(long_request(), timeout=CALL_SECONDS)
+            Answer(stream, stop=lambda event: event.seq == 5)
+
+            service.kill("serve", signal.SIGTERM)
+            until(lambda: "stopping" in service.log() or "drain" in service.log(), 5, "it drains")
+            began = time.monotonic()
+            service.kill("serve", signal.SIGTERM)
+
+            self.assertEqual(service.process.wait(10), 0)
+            self.assertLess(time.monotonic() - began, 3)
+            service.nothing_left(seconds=1)
+
+    def test_a_rank_that_drains_finishes_its_streams(self):
+        """SIGTERM to rank 0 alone: the parent then starts another."""
+        with Service(tp_size=2) as service:
+            whole = Answer(service.inference.Generate(drain_request(), timeout=CALL_SECONDS))
+            epoch = service.wait_serving()
+            stream = service.inference.Generate(drain_request(), timeout=CALL_SECONDS)
+            begin = Answer(stream, stop=lambda event: event.seq == 5)
+
+            service.kill("rank 0", signal.SIGTERM)
+
+            rest = Answer(stream)
+            self.assertEqual(begin.ids() + rest.ids(), whole.ids())
+            service.wait_serving(above_epoch=epoch)
+
+    def test_sigquit_makes_every_rank_tell_how_it_is(self):
+        with Service(tp_size=2) as service:
+            answer = ask(service)
+            before = service.processes()
+
+            service.kill("serve", signal.SIGQUIT)
+
+            def told():
+                lines = [line for line in service.log().splitlines() if '"diagnostics"' in line]
+                found = [json.loads(line) for line in lines]
+                ranks = {entry["rank"]: entry for entry in found if "rank" in entry}
+                return ranks if len(ranks) == 2 else None
+
+            ranks = until(told, 5, "both ranks have written")
+            for entry in ranks.values():
+                self.assertEqual(entry["state"], "ready")
+                self.assertEqual(entry["epoch"], service.wait_serving())
+                self.assertGreater(entry["memory_bytes"]["kv_cache"], 0)
+            self.assertEqual(service.processes(), before)
+            self.assertEqual(ask(service), answer)
 
 
 class FaultTest(unittest.TestCase):
