@@ -268,6 +268,11 @@ bool Generation::CancelByClient() {
   return EndEarly(CancelledBy("CLIENT", "by a call of Cancel"));
 }
 
+bool Generation::EndForDrain() {
+  return EndEarly(ReasonedError(absl::StatusCode::kUnavailable, "DRAINING",
+                                "this gateway is going away"));
+}
+
 // False if it has ended already.
 bool Generation::EndEarly(absl::Status status) {
   Action action;

@@ -73,6 +73,7 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
       Router::Route route, const Arrival& arrival);
 
   bool CancelByClient() override;
+  bool EndForDrain() override;
 
  private:
   static constexpr size_t kMaxQueued = 256;
