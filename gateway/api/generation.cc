@@ -44,7 +44,8 @@ Generation::Generation(const Shared& shared, PreparedRequest request,
       ticket_(std::move(ticket)),
       tally_(shared.observer, shared.clock,
              {.priority = request_.worker.priority(),
-              .arrived_seconds = arrival.seconds},
+              .arrived_seconds = arrival.seconds,
+              .group = route_.index()},
              request_.worker.prompt_ids_size()) {}
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* Generation::Begin(

@@ -23,10 +23,12 @@ struct RequestEnd {
   int64_t buffered_bytes_most = 0;
 };
 
-// A place in the queue: its priority (inference.proto's) and when it was taken.
+// A place in a group's queue: the group (Route::index), its priority
+// (inference.proto's) and when it was taken.
 struct QueuedRequest {
   int priority = 0;
   double arrived_seconds = 0;
+  int64_t group = 0;
 };
 
 // Sees what becomes of requests: for metrics, of which the service knows
