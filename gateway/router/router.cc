@@ -115,7 +115,8 @@ std::string Router::WhyUnlike(size_t group, const Served& served, bool ready) {
   if (!ready || served == served_) return "";
   // A group that cannot be reached still counts as what it was: it may come
   // back, and its streams go on in a group of the same model only.
-  if (std::find(said_.begin(), said_.end(), served_) == said_.end()) {
+  if (served_.digest.empty() ||
+      std::find(said_.begin(), said_.end(), served_) == said_.end()) {
     served_ = served;
     return "";
   }
