@@ -3,6 +3,7 @@
 import signal
 import socket
 import struct
+import subprocess
 import threading
 import time
 import unittest
@@ -11,7 +12,7 @@ import grpc
 
 import stubs
 from fleet import Fleet, group_of
-from service import Answer, ids_request, long_request, reason, until
+from service import MODEL, PROGRAMS, Answer, ids_request, long_request, reason, until
 
 # A process that is stopped closes no socket: pings find it, after 1 s and 2 s.
 SILENT_SECONDS = 3
@@ -163,6 +164,29 @@ class NameTest(unittest.TestCase):
 
             gateway.wait_state("a", "forming")
             gateway.wait_state("a", "ready", MOVE_SECONDS)
+
+
+class FlagsTest(unittest.TestCase):
+    def refusal(self, *flags):
+        """What phalanx-gateway says to such flags."""
+        command = [PROGRAMS + "/phalanx-gateway", "--model", MODEL, *flags]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+        self.assertGreater(done.returncode, 0)
+        return done.stderr.splitlines()[0]
+
+    def test_what_names_no_groups_is_refused(self):
+        many = "--groups"
+        for flags, words in [
+            ((), "--workers or --groups is required"),
+            ((many, "x:1"), "x:1 must be NAME=ADDR0,ADDR1"),
+            ((many, "a b=x:1"), "a b=x:1 must be NAME=ADDR0,ADDR1"),
+            ((many, "a=x:1", many, "a=y:1"), "a is named twice"),
+            ((many, "a=x:1;b=x:1"), 'group b: address "x:1" is empty or named twice'),
+            ((many, "a=x:1,"), 'group a: address "" is empty or named twice'),
+            ((many, "a=x:1", "--workers", "y:1"), "names the only group; not with --groups"),
+        ]:
+            with self.subTest(flags=flags):
+                self.assertIn(words, self.refusal(*flags))
 
 
 if __name__ == "__main__":
