@@ -91,6 +91,9 @@ void SetOutput(const v1::Output& output, bool has_tokenizer,
   prepared.wants_logprobs = output.logprobs() || output.top_n() > 0;
   prepared.worker.set_logprobs(prepared.wants_logprobs);
   prepared.worker.set_top_n(output.top_n());
+  prepared.echo = output.echo();
+  prepared.prompt_logprobs = output.prompt_logprobs();
+  prepared.worker.set_prompt_logprobs(output.prompt_logprobs());
 }
 
 // Everything that does not depend on where the prompt came from.
@@ -136,6 +139,9 @@ absl::StatusOr<PreparedRequest> Finish(const Request& request,
   accepted.set_epoch(leader.epoch());
   accepted.set_prompt_tokens(static_cast<int64_t>(prompt_ids.size()));
   *accepted.mutable_sampling() = sampling;
+  prepared.n = request.has_n() ? request.n() : 1;
+  if (request.stopping().has_max_time_ms())
+    prepared.max_time_ms = request.stopping().max_time_ms();
   prepared.tag = request.tag();
   prepared.user = request.user();
   return prepared;

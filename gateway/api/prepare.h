@@ -2,6 +2,7 @@
 #define PHALANX_GATEWAY_API_PREPARE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,9 @@ struct ModelText {
 // A request that is ready to go to a worker, with all that its stream needs.
 struct PreparedRequest {
   std::string request_id;  // The client's, or drawn.
-  // Its own request_id is drawn for each stream: rank 0 may hold one until its
-  // next step, and a client may use its id again at once.
+  // Of every choice, at its first group: all but choice_index, emitted_ids and
+  // the times. Its own request_id is drawn for each stream: rank 0 may hold one
+  // until its next step, and a client may use its id again at once.
   v1::WorkerGenerateRequest worker;
   v1::Accepted accepted;  // Effective parameters, defaults filled in.
   std::string tag;
@@ -33,6 +35,11 @@ struct PreparedRequest {
   bool wants_text = true;
   bool wants_ids = true;
   bool wants_logprobs = false;
+  int n = 1;                     // Choices; each is a sequence of its own.
+  bool echo = false;             // Text and ids of the prompt, in Prompt.
+  bool prompt_logprobs = false;  // Likewise.
+  // From the call's arrival. What is left of it is the worker's.
+  std::optional<int64_t> max_time_ms;
   bool truncated = false;  // max_tokens was clamped: Notice TRUNCATED.
   bool starts_in_reasoning = false;
   std::vector<std::string> stop_strings;
