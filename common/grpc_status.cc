@@ -14,6 +14,8 @@ namespace {
 // every byte that is not printable ASCII spelled as three.
 constexpr int64_t kMaxMessageBytes = 2 * kKiB;
 constexpr int64_t kMaxMetadataBytes = 512;  // Of one value.
+constexpr int64_t kMaxTokenBytes =
+    1 * kKiB;  // Of resume_token: useless if cut.
 
 // The front of `text` that takes at most `limit` bytes on the wire, cut between
 // code points, since half of one would make the details undecodable.
@@ -41,7 +43,8 @@ grpc::Status ToGrpc(const absl::Status& status) {
   info.set_reason(reason.word);
   info.set_domain("phalanx");
   for (const auto& [key, value] : reason.metadata)
-    (*info.mutable_metadata())[key] = Cut(value, kMaxMetadataBytes);
+    (*info.mutable_metadata())[key] =
+        Cut(value, key == "resume_token" ? kMaxTokenBytes : kMaxMetadataBytes);
   google::rpc::Status details;
   details.set_code(static_cast<int>(code));
   details.set_message(message);
