@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 
 #include "common/reason.h"
@@ -53,6 +54,24 @@ TEST(GrpcStatus, DetailsAreGoogleRpcs) {
   google::rpc::ErrorInfo info;
   ASSERT_TRUE(details.details(0).UnpackTo(&info));
   EXPECT_EQ(info.domain(), "phalanx");
+}
+
+TEST(GrpcStatus, EqualErrorsAreEqualBytesInEveryProcess) {
+  std::map<std::string, std::string> metadata;
+  for (char c = 'a'; c <= 'z'; ++c) metadata[std::string("key-") + c] = "value";
+
+  const std::string details =
+      ToGrpc(ReasonedError(absl::StatusCode::kInternal, "BUG", "x", metadata))
+          .error_details();
+
+  // A map's own order differs from one to the next; these ascend.
+  size_t before = 0;
+  for (const auto& [key, value] : metadata) {
+    const size_t at = details.find(key);
+    ASSERT_NE(at, std::string::npos) << key;
+    EXPECT_GT(at, before) << key;
+    before = at;
+  }
 }
 
 TEST(GrpcStatus, ALongMessageIsCutTo2KiB) {
