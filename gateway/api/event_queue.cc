@@ -22,8 +22,10 @@ void EventQueue::Add(Entry entry) {
 }
 
 void EventQueue::Push(v1::GenerateEvent event) {
-  const auto bytes = static_cast<int64_t>(event.ByteSizeLong());
-  Add({.event = std::move(event), .bytes = bytes});
+  Entry entry;
+  entry.bytes = static_cast<int64_t>(event.ByteSizeLong());
+  entry.event = std::move(event);
+  Add(std::move(entry));
 }
 
 void EventQueue::Push(v1::Delta delta, int64_t tokens) {
@@ -42,7 +44,9 @@ void EventQueue::Push(v1::Delta delta, int64_t tokens) {
       return;
     }
   }
-  Entry entry{.tokens = tokens, .bytes = bytes};
+  Entry entry;
+  entry.tokens = tokens;
+  entry.bytes = bytes;
   *entry.event.mutable_delta() = std::move(delta);
   Add(std::move(entry));
 }

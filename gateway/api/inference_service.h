@@ -23,6 +23,12 @@
 
 namespace phalanx {
 
+// How streams outlive their groups, and gateways.
+struct Resuming {
+  Replay::Limits limits = {};
+  ResumeKey key = ResumeKey::Random();
+};
+
 // The public methods: admit, render, tokenize, route; a Generation streams
 // back. Registered with the gateway's server, which it outlives; its destructor
 // waits until every stream is gone. Methods run on gRPC's threads and keep
@@ -38,12 +44,6 @@ class InferenceService final
                       v1::Inference::WithCallbackMethod_GetModel<
                           v1::Inference::Service>>>>> {
  public:
-  // How streams outlive their groups, and gateways.
-  struct Resuming {
-    Replay::Limits limits = {};
-    ResumeKey key = ResumeKey::Random();
-  };
-
   // All are lent and outlive this. `seed`: where the seeds of requests that
   // bring none come from, in order of arrival; without it they are drawn. A
   // null observer: nobody looks.

@@ -65,6 +65,11 @@ void FakeWorker::SetScript(Script script) {
   script_ = std::move(script);
 }
 
+FakeWorker::Script FakeWorker::script() {
+  MutexLock lock(mutex_);
+  return script_;
+}
+
 void FakeWorker::Kill() { server_->Shutdown(std::chrono::system_clock::now()); }
 
 grpc::Status FakeWorker::Generate(grpc::ServerContext* context,

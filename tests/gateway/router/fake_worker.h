@@ -47,6 +47,7 @@ class FakeWorker final : private v1::Worker::Service {
 
   void SetStatus(const v1::WorkerStatus& status);
   void SetScript(Script script);
+  Script script();
   // Closes every connection, as the end of the process would. Scripts must end
   // when their writes fail.
   void Kill();
