@@ -174,6 +174,7 @@ void Generation::Settle(Router::Route route) {
   const v1::WorkerStatus& leader = route.view().leader();
   ++routes_;
   if (routes_ > 1) {
+    tally_.Moved(route.index());
     const bool same = leader.numerics_id() == numerics_id_;
     // Losses without a word in between are one to the client.
     if (!same || !notice_.has_value()) {

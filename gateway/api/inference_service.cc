@@ -262,8 +262,7 @@ grpc::ServerUnaryReactor* InferenceService::GetModel(
   auto* reactor = context->DefaultReactor();
   const std::shared_ptr<const WorkerGroup::View> view = FirstReachable();
   if (view == nullptr) {
-    const WorkerGroup& first = router_.group(0);
-    reactor->Finish(ToGrpc(first.NotReady(*first.view())));
+    reactor->Finish(ToGrpc(router_.NotReady()));
     return reactor;
   }
   const v1::WorkerStatus& leader = view->leader();

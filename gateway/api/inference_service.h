@@ -61,6 +61,9 @@ class InferenceService final
         clock_(clock) {}
   ~InferenceService() override { live_.WaitForNone(); }
 
+  // That live, from their acceptance until their end is written.
+  int64_t streams() const { return live_.count(); }
+
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(
       grpc::CallbackServerContext* context,
       const grpc::ByteBuffer* bytes) override;

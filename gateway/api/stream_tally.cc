@@ -17,6 +17,14 @@ void StreamTally::Admitted(double queue_seconds, int64_t cached_tokens) {
   observer_.OnAdmitted(place_, queue_seconds, prompt_tokens_, cached_tokens);
 }
 
+void StreamTally::Moved(int64_t group) {
+  if (group == place_.group) return;
+  QueuedRequest is = place_;
+  is.group = group;
+  observer_.OnMoved(place_, is, admitted_);
+  place_ = is;
+}
+
 void StreamTally::Tokens(int64_t tokens, int64_t reasoning_tokens) {
   if (tokens == tokens_) return;
   if (tokens_ == 0) {

@@ -22,6 +22,8 @@ class StreamTally {
   // The worker's stream is about to start. What was begun must End.
   void Begin();
   void Admitted(double queue_seconds, int64_t cached_tokens);
+  // Another group has it.
+  void Moved(int64_t group);
   // So many came so far, of which so many were reasoning.
   void Tokens(int64_t tokens, int64_t reasoning_tokens);
   // `bytes` more wait for the client; fewer.
@@ -53,7 +55,7 @@ class StreamTally {
  private:
   RequestObserver& observer_;
   const Clock& clock_;
-  const QueuedRequest place_;
+  QueuedRequest place_;
   const int64_t prompt_tokens_;
   bool begun_ = false;
   bool admitted_ = false;

@@ -19,28 +19,9 @@
 #include "gateway/router/router.h"
 #include "inference.grpc.pb.h"
 #include "tests/gateway/router/fake_worker.h"
+#include "tests/gateway/router/news.h"
 
 namespace phalanx {
-
-// Something that happens once, on one thread, and is awaited on another.
-class Event {
- public:
-  void Set() {
-    MutexLock lock(mutex_);
-    set_ = true;
-    changed_.SignalAll();
-  }
-  void Wait() {
-    MutexLock lock(mutex_);
-    changed_.Wait(mutex_,
-                  [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return set_; });
-  }
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  bool set_ ABSL_GUARDED_BY(mutex_) = false;
-};
 
 // One client's stream. In this process a message is under way until it is read,
 // so a client that does not read is as slow as can be.

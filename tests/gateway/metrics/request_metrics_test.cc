@@ -52,7 +52,7 @@ class RequestMetricsTest : public testing::Test {
   ManualClock clock_;
   MetricRegistry registry_;
   WorkerCalls calls_{registry_};
-  RequestMetrics metrics_{"mini", "0", calls_, clock_, registry_};
+  RequestMetrics metrics_{"mini", {"0", "1"}, calls_, clock_, registry_};
 };
 
 TEST_F(RequestMetricsTest, ClosedSetsAreThereAtZero) {
@@ -81,6 +81,17 @@ TEST_F(RequestMetricsTest, AStreamWaitsThenRunsThenIsGone) {
   EXPECT_EQ(Value(kRunning), 1);
   stream.End(RequestOutcome::kStop, absl::OkStatus());
   EXPECT_EQ(Value(kRunning), 0);
+}
+
+TEST_F(RequestMetricsTest, AStreamCountsInItsOwnGroup) {
+  const QueuedRequest second = {
+      .priority = 4, .arrived_seconds = 0, .group = 1};
+
+  metrics_.OnWaiting(second);
+  metrics_.OnAdmitted(second, 0, 1, 0);
+
+  EXPECT_EQ(Value(kRunning), 0);
+  EXPECT_EQ(Value("phalanx_requests_running{group=\"1\"}"), 1);
 }
 
 TEST_F(RequestMetricsTest, AStreamThatEndsInTheQueueLeavesIt) {
