@@ -77,6 +77,22 @@ std::vector<GroupSpec> GroupsOf(const std::vector<std::string>& groups,
   return specs;
 }
 
+void AddResumeFlags(CLI::App& app, GatewayConfig& config) {
+  app.add_option("--resume-max", config.resume_max,
+                 "Lost groups that a stream goes on after; those that it was "
+                 "in no step of are not counted")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str();
+  app.add_option("--resume-wait-seconds", config.resume_wait_seconds,
+                 "Seconds that a stream without a group waits for one")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
+  app.add_option(
+      "--resume-key-file", config.resume_key_file,
+      "File of 32 to 4096 bytes that all gateways share, so that "
+      "each resumes streams of the others; without it, only its own");
+}
+
 void AddDrainFlags(CLI::App& app, GatewayConfig& config) {
   app.add_option("--drain-delay", config.drain_delay_seconds,
                  "Seconds from SIGTERM, with health NOT_SERVING, until new "
@@ -134,6 +150,7 @@ int ParseGatewayFlags(int argc, char** argv, GatewayConfig& config) {
                  "Seeds of requests that bring none follow from this, in order "
                  "of arrival; drawn if not given");
   AddDrainFlags(app, config);
+  AddResumeFlags(app, config);
   app.add_flag("--insecure-bind", config.insecure_bind,
                "Allow addresses that other hosts can reach, without TLS");
   try {

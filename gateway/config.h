@@ -21,6 +21,11 @@ struct GatewayConfig {
   int64_t max_requests = 1024;
   double drain_delay_seconds = 5;
   double drain_timeout_seconds = 300;
+  // How many groups a stream may lose, how long it waits for one, and the file
+  // with the key of its tokens; empty: a key of this process alone.
+  int64_t resume_max = 3;
+  double resume_wait_seconds = 30;
+  std::string resume_key_file;
   std::optional<uint64_t> seed;  // Of requests that bring none; else drawn.
   bool insecure_bind = false;
 };

@@ -191,6 +191,12 @@ absl::Status Serve(GatewayConfig& config, StopCount& stop,
                    Diagnostics& diagnostics) {
   Texts texts;
   RETURN_IF_ERROR(LoadTexts(config, texts));
+  Resuming resuming;
+  resuming.limits.max_losses = config.resume_max;
+  resuming.limits.wait_seconds = config.resume_wait_seconds;
+  if (!config.resume_key_file.empty()) {
+    ASSIGN_OR_RETURN(resuming.key, ResumeKey::Load(config.resume_key_file));
+  }
   MonotonicClock clock;
   Admission admission(config.max_requests);
   ActiveRequests active;
@@ -203,7 +209,8 @@ absl::Status Serve(GatewayConfig& config, StopCount& stop,
   RETURN_IF_ERROR(metrics.Serve(config.metrics_listen, router));
   const absl::Cleanup stop_metrics = [&] { metrics.Stop(); };
   InferenceService inference(texts.model, admission, active, router, clock,
-                             config.seed, &metrics.requests());
+                             config.seed, &metrics.requests(),
+                             std::move(resuming));
   AdminService admin(texts.model.name, admission, router, clock,
                      metrics.address());
   ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server,

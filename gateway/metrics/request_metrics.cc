@@ -201,6 +201,17 @@ void RequestMetrics::OnAdmitted(const QueuedRequest& request,
   cached_->Increment(Number(cached_tokens));
 }
 
+void RequestMetrics::OnMoved(const QueuedRequest& was, const QueuedRequest& is,
+                             bool admitted) {
+  const auto gauge = [&](const QueuedRequest& place) {
+    Places& places = places_[place.group];
+    return admitted ? places.running
+                    : places.waiting[PriorityIndex(place.priority)];
+  };
+  gauge(was)->Decrement();
+  gauge(is)->Increment();
+}
+
 void RequestMetrics::OnTokens(int64_t content, int64_t reasoning) {
   if (content > 0) content_->Increment(Number(content));
   if (reasoning > 0) reasoning_->Increment(Number(reasoning));

@@ -28,6 +28,8 @@ class RequestMetrics final : public RequestObserver {
   void OnWaiting(const QueuedRequest& request) override;
   void OnAdmitted(const QueuedRequest& request, double queue_seconds,
                   int64_t prompt_tokens, int64_t cached_tokens) override;
+  void OnMoved(const QueuedRequest& was, const QueuedRequest& is,
+               bool admitted) override;
   void OnPrefilled(double seconds) override {
     prefill_seconds_.Observe(seconds);
   }

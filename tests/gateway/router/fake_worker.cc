@@ -69,6 +69,11 @@ void FakeWorker::SetScript(Script script) {
   script_ = std::move(script);
 }
 
+FakeWorker::Script FakeWorker::script() {
+  MutexLock lock(mutex_);
+  return script_;
+}
+
 void FakeWorker::SetHeld(bool held) {
   MutexLock lock(mutex_);
   held_ = held;

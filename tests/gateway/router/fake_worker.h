@@ -47,6 +47,7 @@ class FakeWorker final : private v1::Worker::Service {
 
   void SetStatus(const v1::WorkerStatus& status);
   void SetScript(Script script);
+  Script script();
   // Between these, GetStatus does not answer.
   void HoldStatus() { SetHeld(true); }
   void ReleaseStatus() { SetHeld(false); }
