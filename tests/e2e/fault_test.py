@@ -194,7 +194,9 @@ class DrainTest(unittest.TestCase):
 
             rest = Answer(stream)
             self.assertEqual(begin.ids() + rest.ids(), whole.ids())
+            self.assertNotIn("notice", rest.kinds())  # It was not moved.
             service.wait_serving(above_epoch=epoch)
+            self.assertIn("exit code 0", service.log())
 
     def test_sigquit_makes_every_rank_tell_how_it_is(self):
         with Service(tp_size=2) as service:
