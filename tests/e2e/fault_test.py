@@ -15,13 +15,10 @@ from service import (
     chat_request,
     ids_request,
     long_request,
-    reason,
     until,
 )
 
 STREAMS = 3
-# How soon a client must hear that its stream is lost.
-NEWS_SECONDS = 2
 # From a loss to the next token, beside what it takes to find a stopped process.
 RECOVERY_SECONDS = 2
 STEP_TIMEOUT_SECONDS = 2
@@ -36,6 +33,11 @@ def ask(service):
 def drain_request():
     """Long enough to be in the middle, short enough to be waited for."""
     return ids_request([54, 71, 78, 347], max_tokens=400)
+
+
+def lasting_request():
+    """Runs on when a rank has been killed."""
+    return ids_request([54, 71, 78, 347], max_tokens=2000)
 
 
 def state_of(pid):
@@ -221,26 +223,21 @@ class DrainTest(unittest.TestCase):
 
 
 class FaultTest(unittest.TestCase):
-    def lose(self, service, role):
-        """Kills `role` while streams run; the errors that end them, each in
-        time, and the other processes as they were."""
+    def streams(self, service):
+        """Some that run, and what each has said so far."""
         streams = [
             service.inference.Generate(long_request(), timeout=CALL_SECONDS)
             for _ in range(STREAMS)
         ]
         for stream in streams:
             Answer(stream, stop=lambda event: event.seq == 5)
+        return streams
+
+    def lose(self, service, role):
+        """Kills `role`, and waits until another is there and the rest as they
+        were."""
         before = service.processes()
-
         service.kill(role)
-        killed = time.monotonic()
-        errors = []
-        for stream in streams:
-            with self.assertRaises(grpc.RpcError) as ended:
-                Answer(stream)
-            errors.append(ended.exception)
-
-        self.assertLess(time.monotonic() - killed, NEWS_SECONDS)
         after = until(
             lambda: (now := service.processes()).keys() == before.keys()
             and now[role] != before[role]
@@ -250,39 +247,41 @@ class FaultTest(unittest.TestCase):
         )
         others = before.keys() - {role}
         self.assertEqual({r: after[r] for r in others}, {r: before[r] for r in others})
-        return errors
 
-    def survives(self, role):
+    def streams_survive(self, role):
         with Service(tp_size=2) as service:
-            answer = ask(service)
-            epoch = service.wait_serving()
+            whole = Answer(service.inference.Generate(lasting_request(), timeout=CALL_SECONDS))
+            streams = [
+                service.inference.Generate(lasting_request(), timeout=CALL_SECONDS)
+                for _ in range(STREAMS)
+            ]
+            begins = [Answer(s, stop=lambda event: event.seq == 5) for s in streams]
 
-            errors = self.lose(service, role)
+            self.lose(service, role)
 
-            for error in errors:
-                code, word, facts = reason(error)
-                self.assertEqual(
-                    (code, word), (grpc.StatusCode.UNAVAILABLE, "GROUP_LOST"), error.details()
-                )
-                self.assertEqual(facts.get("epoch"), str(epoch))
-            service.wait_serving(above_epoch=epoch)
-            self.assertEqual(ask(service), answer)
+            for begin, stream in zip(begins, streams):
+                rest = Answer(stream)
+                self.assertIn("notice", rest.kinds())
+                self.assertEqual(begin.ids() + rest.ids(), whole.ids())
 
-    def test_a_group_survives_the_loss_of_a_follower(self):
-        self.survives("rank 1")
+    def test_streams_survive_the_loss_of_a_follower(self):
+        self.streams_survive("rank 1")
 
-    def test_a_group_survives_the_loss_of_its_leader(self):
-        self.survives("rank 0")
+    def test_streams_survive_the_loss_of_the_leader(self):
+        self.streams_survive("rank 0")
 
     def test_clients_find_a_restarted_gateway_where_it_was(self):
         with Service(tp_size=2) as service:
             answer = ask(service)
             epoch = service.wait_serving()
 
-            errors = self.lose(service, "gateway")
+            streams = self.streams(service)
+            self.lose(service, "gateway")
 
-            for error in errors:
-                self.assertEqual(error.code(), grpc.StatusCode.UNAVAILABLE)
+            for stream in streams:
+                with self.assertRaises(grpc.RpcError) as ended:
+                    Answer(stream)
+                self.assertEqual(ended.exception.code(), grpc.StatusCode.UNAVAILABLE)
             # The group never noticed, but that its clients have gone.
             self.assertEqual(service.wait_serving(), epoch)
             self.assertEqual(ask(service), answer)
@@ -316,7 +315,7 @@ class FaultTest(unittest.TestCase):
             service.nothing_left(seconds=10)
 
     def test_sigterm_ends_all_with_0(self):
-        with Service(tp_size=2) as service:
+        with Service("--drain-timeout", "1", tp_size=2) as service:
             stream = service.inference.Generate(long_request(), timeout=CALL_SECONDS)
             Answer(stream, stop=lambda event: event.seq == 5)
 
