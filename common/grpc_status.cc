@@ -14,6 +14,8 @@ namespace {
 // every byte that is not printable ASCII spelled as three.
 constexpr int64_t kMaxMessageBytes = 2 * kKiB;
 constexpr int64_t kMaxMetadataBytes = 512;  // Of one value.
+constexpr int64_t kMaxTokenBytes =
+    1 * kKiB;  // Of resume_token: useless if cut.
 
 // The front of `text` that takes at most `limit` bytes on the wire, cut between
 // code points, since half of one would make the details undecodable.
@@ -35,17 +37,17 @@ grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   const std::string message = Cut(status.message(), kMaxMessageBytes);
   const auto code = static_cast<grpc::StatusCode>(status.code());
-  const Reason reason = ReasonOf(status);
+  Reason reason = ReasonOf(status);
   if (reason.word.empty()) return {code, message};
-  google::rpc::ErrorInfo info;
-  info.set_reason(reason.word);
-  info.set_domain("phalanx");
-  for (const auto& [key, value] : reason.metadata)
-    (*info.mutable_metadata())[key] = Cut(value, kMaxMetadataBytes);
+  for (auto& [key, value] : reason.metadata)
+    value =
+        Cut(value, key == "resume_token" ? kMaxTokenBytes : kMaxMetadataBytes);
   google::rpc::Status details;
   details.set_code(static_cast<int>(code));
   details.set_message(message);
-  details.add_details()->PackFrom(info);
+  google::protobuf::Any& any = *details.add_details();
+  any.set_type_url(kErrorInfoType);
+  any.set_value(ErrorInfoBytes(reason));
   return {code, message, details.SerializeAsString()};
 }
 

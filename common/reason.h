@@ -23,6 +23,12 @@ absl::Status ReasonedError(absl::StatusCode code, absl::string_view word,
                            absl::string_view message,
                            std::map<std::string, std::string> metadata = {});
 
+// `reason` as a google.rpc.ErrorInfo of our domain, whose type is named by
+// kErrorInfoType. Equal reasons are equal bytes, in every process.
+inline constexpr char kErrorInfoType[] =
+    "type.googleapis.com/google.rpc.ErrorInfo";
+std::string ErrorInfoBytes(const Reason& reason);
+
 // What ReasonedError put in; an empty word if nothing.
 Reason ReasonOf(const absl::Status& status);
 

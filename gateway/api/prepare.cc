@@ -1,14 +1,20 @@
 #include "gateway/api/prepare.h"
 
+#include <openssl/evp.h>
+
 #include <algorithm>
+#include <array>
 #include <random>
 #include <set>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/check.h"
 #include "common/reason.h"
 #include "common/status.h"
+#include "gateway/api/anchors.h"
 #include "gateway/api/chat_context.h"
 #include "gateway/api/request_check.h"
 #include "gateway/chat/output_parser.h"
@@ -33,12 +39,22 @@ v1::Sampling Effective(const v1::Sampling& asked, const v1::ModelFacts& model) {
   sampling.set_top_p(asked.has_top_p() ? asked.top_p() : model.top_p());
   sampling.set_top_k(asked.has_top_k() ? asked.top_k() : model.top_k());
   sampling.set_min_p(asked.has_min_p() ? asked.min_p() : model.min_p());
+  sampling.set_presence_penalty(asked.presence_penalty());
+  sampling.set_frequency_penalty(asked.frequency_penalty());
+  sampling.set_repetition_penalty(
+      asked.has_repetition_penalty() ? asked.repetition_penalty() : 1);
+  sampling.set_repetition_window(asked.repetition_window());
+  *sampling.mutable_logit_bias() = asked.logit_bias();
+  *sampling.mutable_allowed_ids() = asked.allowed_ids();
+  *sampling.mutable_banned_ids() = asked.banned_ids();
   sampling.set_seed(asked.has_seed() ? asked.seed() : RandomNumber());
   return sampling;
 }
 
-absl::Status SetMaxTokens(const v1::Stopping& stopping, int64_t prompt_tokens,
-                          int64_t max_model_len, PreparedRequest& prepared) {
+absl::Status CheckPromptLength(int64_t prompt_tokens, int64_t max_model_len) {
+  if (prompt_tokens == 0)
+    return ReasonedError(absl::StatusCode::kInvalidArgument, "PROMPT_EMPTY",
+                         "the prompt has no tokens; must have at least one");
   if (prompt_tokens >= max_model_len)
     return ReasonedError(
         absl::StatusCode::kInvalidArgument, "PROMPT_TOO_LONG",
@@ -47,20 +63,46 @@ absl::Status SetMaxTokens(const v1::Stopping& stopping, int64_t prompt_tokens,
                      " leave room for an answer (--max-model-len)"),
         {{"limit", absl::StrCat(max_model_len - 1)},
          {"actual", absl::StrCat(prompt_tokens)}});
+  return absl::OkStatus();
+}
+
+// Bounds of the answer of a prompt that leaves room for one.
+absl::Status SetLengths(const v1::Stopping& stopping, const v1::Output& output,
+                        int64_t prompt_tokens, int64_t max_model_len,
+                        PreparedRequest& prepared) {
   const int64_t rest = max_model_len - prompt_tokens;
-  int64_t max_tokens = rest;
+  const bool may_be_empty = output.prompt_logprobs() || output.echo();
+  int64_t most = max_model_len;
   if (stopping.has_max_tokens()) {
-    max_tokens = stopping.max_tokens();
-    if (max_tokens < 1 || max_tokens > max_model_len)
+    most = stopping.max_tokens();
+    if (most < (may_be_empty ? 0 : 1) || most > max_model_len)
       return BadField(
           "stopping.max_tokens",
-          absl::StrCat("is ", max_tokens, "; must be 1..", max_model_len));
-    prepared.truncated = max_tokens > rest;
-    max_tokens = std::min(max_tokens, rest);
+          absl::StrCat("is ", most, "; must be ", may_be_empty ? 0 : 1, "..",
+                       max_model_len,
+                       most == 0 ? ", or 0 with output.prompt_logprobs or "
+                                   "output.echo"
+                                 : ""));
+    prepared.truncated = most > rest;
   }
+  const int64_t least = stopping.min_tokens();
+  if (least < 0 || least > most)
+    return BadField(
+        "stopping.min_tokens",
+        absl::StrCat("is ", least, "; must be 0..", most,
+                     stopping.has_max_tokens() ? ", stopping.max_tokens" : ""));
+  const int64_t max_tokens = std::min(most, rest);
   prepared.worker.set_max_tokens(max_tokens);
+  prepared.worker.set_min_tokens(std::min(least, max_tokens));
   prepared.accepted.set_max_tokens(max_tokens);
+  if (stopping.has_max_time_ms()) prepared.max_time_ms = stopping.max_time_ms();
   return absl::OkStatus();
+}
+
+absl::Status OutsideVocabulary(absl::string_view field, int32_t id,
+                               int64_t vocab_size) {
+  return BadField(field,
+                  absl::StrCat("holds ", id, "; must be 0..", vocab_size - 1));
 }
 
 absl::Status CheckIds(absl::string_view field,
@@ -68,9 +110,50 @@ absl::Status CheckIds(absl::string_view field,
                       int64_t vocab_size) {
   for (const int32_t id : ids)
     if (id < 0 || id >= vocab_size)
-      return BadField(
-          field, absl::StrCat("holds ", id, "; must be 0..", vocab_size - 1));
+      return OutsideVocabulary(field, id, vocab_size);
   return absl::OkStatus();
+}
+
+template <typename Request>
+absl::Status CheckAllIds(const Request& request, int64_t vocab_size) {
+  const v1::Sampling& sampling = request.sampling();
+  RETURN_IF_ERROR(
+      CheckIds("stopping.stop_ids", request.stopping().stop_ids(), vocab_size));
+  RETURN_IF_ERROR(
+      CheckIds("sampling.allowed_ids", sampling.allowed_ids(), vocab_size));
+  RETURN_IF_ERROR(
+      CheckIds("sampling.banned_ids", sampling.banned_ids(), vocab_size));
+  // A map has no order of its own; the lowest id is the one to name.
+  std::set<int32_t> biased;
+  for (const auto& [id, bias] : sampling.logit_bias()) biased.insert(id);
+  if (biased.empty()) return absl::OkStatus();
+  for (const int32_t id : {*biased.begin(), *biased.rbegin()})
+    if (id < 0 || id >= vocab_size)
+      return OutsideVocabulary("sampling.logit_bias", id, vocab_size);
+  return absl::OkStatus();
+}
+
+// Something must be left to draw at every step, also before min_tokens. Of ids
+// within the vocabulary.
+absl::Status CheckDrawable(const v1::WorkerGenerateRequest& worker,
+                           int64_t vocab_size) {
+  const bool allows_all = worker.allowed_ids().empty();
+  if (allows_all &&
+      worker.banned_ids_size() + worker.stop_ids_size() < vocab_size)
+    return absl::OkStatus();
+  std::vector<bool> open(vocab_size, allows_all);
+  for (const int32_t id : worker.allowed_ids()) open[id] = true;
+  for (const int32_t id : worker.banned_ids()) open[id] = false;
+  if (worker.min_tokens() > 0)
+    for (const int32_t id : worker.stop_ids()) open[id] = false;
+  if (std::find(open.begin(), open.end(), true) != open.end())
+    return absl::OkStatus();
+  return BadField(
+      allows_all ? "sampling.banned_ids" : "sampling.allowed_ids",
+      absl::StrCat("leaves 0 ids to draw, beside ",
+                   allows_all ? "" : "sampling.banned_ids and ",
+                   "the stop ids before stopping.min_tokens; must leave at "
+                   "least 1"));
 }
 
 void SetStops(const v1::Stopping& stopping, const v1::ModelFacts& model,
@@ -91,23 +174,75 @@ void SetOutput(const v1::Output& output, bool has_tokenizer,
   prepared.wants_logprobs = output.logprobs() || output.top_n() > 0;
   prepared.worker.set_logprobs(prepared.wants_logprobs);
   prepared.worker.set_top_n(output.top_n());
+  prepared.echo = output.echo();
+  prepared.prompt_logprobs = output.prompt_logprobs();
+  prepared.worker.set_prompt_logprobs(output.prompt_logprobs() ||
+                                      prepared.worker.max_tokens() == 0);
+}
+
+void SetSampling(const v1::Sampling& sampling,
+                 v1::WorkerGenerateRequest& worker) {
+  worker.set_temperature(sampling.temperature());
+  worker.set_top_p(sampling.top_p());
+  worker.set_top_k(sampling.top_k());
+  worker.set_min_p(sampling.min_p());
+  worker.set_seed(sampling.seed());
+  worker.set_presence_penalty(sampling.presence_penalty());
+  worker.set_frequency_penalty(sampling.frequency_penalty());
+  worker.set_repetition_penalty(sampling.repetition_penalty());
+  worker.set_repetition_window(sampling.repetition_window());
+  *worker.mutable_logit_bias() = sampling.logit_bias();
+  *worker.mutable_allowed_ids() = sampling.allowed_ids();
+  *worker.mutable_banned_ids() = sampling.banned_ids();
+}
+
+// Whose a request is, for a worker that is to tell users apart and no more:
+// every gateway makes the same of one name. Empty for nobody.
+std::string KeyOf(const std::string& user) {
+  if (user.empty()) return "";
+  std::array<char, EVP_MAX_MD_SIZE> digest;
+  unsigned size = 0;
+  CHECK(EVP_Digest(user.data(), user.size(),
+                   reinterpret_cast<unsigned char*>(digest.data()), &size,
+                   EVP_sha256(), nullptr) == 1);
+  constexpr size_t kKeyBytes = 16;
+  return absl::BytesToHexString({digest.data(), kKeyBytes});
+}
+
+// What the worker need know of who asks, and of what it may share.
+template <typename Request>
+void SetOwner(const Request& request, v1::WorkerGenerateRequest& worker) {
+  worker.set_key(KeyOf(request.user()));
+  worker.set_cache_salt(request.cache_salt());
+  worker.set_cache_bypass(request.cache_bypass());
+  worker.set_priority(request.priority());
+}
+
+void SetAccepted(const ModelText& text, const v1::WorkerStatus& leader,
+                 const v1::Sampling& sampling, PreparedRequest& prepared) {
+  v1::Accepted& accepted = prepared.accepted;
+  accepted.set_model(text.name);
+  accepted.set_model_digest(leader.model_digest());
+  accepted.set_numerics_id(leader.numerics_id());
+  accepted.set_epoch(leader.epoch());
+  accepted.set_prompt_tokens(prepared.worker.prompt_ids_size());
+  *accepted.mutable_sampling() = sampling;
 }
 
 // Everything that does not depend on where the prompt came from.
 template <typename Request>
 absl::StatusOr<PreparedRequest> Finish(const Request& request,
-                                       std::vector<int32_t> prompt_ids,
+                                       const std::vector<int32_t>& prompt_ids,
                                        const ModelText& text,
                                        const v1::WorkerStatus& leader) {
   const v1::ModelFacts& model = leader.model();
-  if (prompt_ids.empty())
-    return ReasonedError(absl::StatusCode::kInvalidArgument, "PROMPT_EMPTY",
-                         "the prompt has no tokens; must have at least one");
-  RETURN_IF_ERROR(CheckIds("stopping.stop_ids", request.stopping().stop_ids(),
-                           model.vocab_size()));
+  const auto prompt_tokens = static_cast<int64_t>(prompt_ids.size());
   PreparedRequest prepared;
-  RETURN_IF_ERROR(SetMaxTokens(request.stopping(), prompt_ids.size(),
-                               leader.max_model_len(), prepared));
+  v1::WorkerGenerateRequest& worker = prepared.worker;
+  RETURN_IF_ERROR(CheckPromptLength(prompt_tokens, leader.max_model_len()));
+  RETURN_IF_ERROR(CheckAllIds(request, model.vocab_size()));
+  RETURN_IF_ERROR(SetLengths(request.stopping(), request.output(),
+                             prompt_tokens, leader.max_model_len(), prepared));
   SetStops(request.stopping(), model, prepared);
   SetOutput(request.output(), text.tokenizer != nullptr, prepared);
   if (text.tokenizer == nullptr && request.output().text())
@@ -115,29 +250,23 @@ absl::StatusOr<PreparedRequest> Finish(const Request& request,
   if (text.tokenizer == nullptr && !prepared.stop_strings.empty())
     return NoTokenizer("stopping.stop_strings");
   const v1::Sampling sampling = Effective(request.sampling(), model);
-  v1::WorkerGenerateRequest& worker = prepared.worker;
+  SetSampling(sampling, worker);
+  RETURN_IF_ERROR(CheckDrawable(worker, model.vocab_size()));
+  SetOwner(request, worker);
+  prepared.n = request.has_n() ? request.n() : 1;
+  worker.mutable_prompt_ids()->Add(prompt_ids.begin(), prompt_ids.end());
+  for (const int32_t position :
+       FindAnchors(prompt_ids, text.tokenizer, prepared.n))
+    worker.add_anchors(position);
   worker.set_epoch(leader.epoch());
   const std::string drawn =
       absl::StrCat(absl::Hex(RandomNumber(), absl::kZeroPad16));
   worker.set_request_id(drawn);
   prepared.request_id =
       request.request_id().empty() ? drawn : request.request_id();
-  worker.mutable_prompt_ids()->Add(prompt_ids.begin(), prompt_ids.end());
-  worker.set_temperature(sampling.temperature());
-  worker.set_top_p(sampling.top_p());
-  worker.set_top_k(sampling.top_k());
-  worker.set_min_p(sampling.min_p());
-  worker.set_seed(sampling.seed());
-  worker.set_priority(request.priority());
-  v1::Accepted& accepted = prepared.accepted;
-  accepted.set_model(text.name);
-  accepted.set_model_digest(leader.model_digest());
-  accepted.set_numerics_id(leader.numerics_id());
-  accepted.set_epoch(leader.epoch());
-  accepted.set_prompt_tokens(static_cast<int64_t>(prompt_ids.size()));
-  *accepted.mutable_sampling() = sampling;
   prepared.tag = request.tag();
   prepared.user = request.user();
+  SetAccepted(text, leader, sampling, prepared);
   return prepared;
 }
 
@@ -180,7 +309,14 @@ absl::StatusOr<PreparedRequest> Prepare(const v1::GenerateRequest& request,
     if (!encoded.ok()) return TextError(encoded.status());
     ids = *std::move(encoded);
   }
-  return Finish(request, std::move(ids), text, leader);
+  ASSIGN_OR_RETURN(PreparedRequest prepared,
+                   Finish(request, ids, text, leader));
+  if (prepared.echo && prepared.wants_text)
+    prepared.prompt_text =
+        request.prompt_case() == v1::GenerateRequest::kText
+            ? request.text()
+            : text.tokenizer->Decode(ids, /*skip_special=*/false);
+  return prepared;
 }
 
 absl::StatusOr<PreparedRequest> Prepare(const v1::ChatRequest& request,
@@ -202,8 +338,10 @@ absl::StatusOr<PreparedRequest> Prepare(const v1::ChatRequest& request,
   auto ids = text.tokenizer->Encode(*prompt);
   if (!ids.ok()) return TextError(ids.status());
   ASSIGN_OR_RETURN(PreparedRequest prepared,
-                   Finish(request, *std::move(ids), text, leader));
+                   Finish(request, *ids, text, leader));
   prepared.starts_in_reasoning = PromptOpensReasoning(*prompt);
+  if (prepared.echo && prepared.wants_text)
+    prepared.prompt_text = *std::move(prompt);
   return prepared;
 }
 

@@ -2,6 +2,7 @@
 #define PHALANX_GATEWAY_API_PREPARE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,8 +25,11 @@ struct ModelText {
 // A request that is ready to go to a worker, with all that its stream needs.
 struct PreparedRequest {
   std::string request_id;  // The client's, or drawn.
-  // Its own request_id is drawn for each stream: rank 0 may hold one until its
-  // next step, and a client may use its id again at once.
+  // Of every choice, at its first group: all but choice_index, emitted_ids and
+  // the times. Asks for the prompt's log-probabilities where nothing is
+  // generated, also if the client did not: a sequence has something to do. Its
+  // own request_id is drawn for each stream: rank 0 may hold one until its next
+  // step, and a client may use its id again at once.
   v1::WorkerGenerateRequest worker;
   v1::Accepted accepted;  // Effective parameters, defaults filled in.
   std::string tag;
@@ -33,6 +37,12 @@ struct PreparedRequest {
   bool wants_text = true;
   bool wants_ids = true;
   bool wants_logprobs = false;
+  int n = 1;                     // Choices; each is a sequence of its own.
+  bool echo = false;             // The prompt comes back, in Prompt...
+  std::string prompt_text;       // ...its text too where text is wanted.
+  bool prompt_logprobs = false;  // In Prompt, likewise.
+  // From the call's arrival. What is left of it is the worker's.
+  std::optional<int64_t> max_time_ms;
   bool truncated = false;  // max_tokens was clamped: Notice TRUNCATED.
   bool starts_in_reasoning = false;
   std::vector<std::string> stop_strings;

@@ -3,9 +3,10 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
-#include <cmath>
 #include <initializer_list>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
@@ -16,29 +17,24 @@ namespace phalanx {
 namespace {
 
 constexpr int64_t kMaxIdBytes = 256;
+constexpr int64_t kMaxSaltBytes = 256;
+constexpr int kMaxChoices = 16;
 constexpr int64_t kMaxStopStrings = 16;
 constexpr int64_t kMaxStopStringBytes = 256;
 constexpr int64_t kMaxStopIds = 64;
 constexpr int64_t kMaxTopLogprobs = 20;
 constexpr float kMaxTemperature = 100;
+// As worker/scheduler/request.h, which the worker holds requests against.
+constexpr float kMaxPenalty = 2;
+constexpr float kMaxRepetition = 10;
+constexpr int64_t kMaxBiasedIds = 1024;
+constexpr float kMaxBias = 100;
+constexpr int64_t kMaxMaskedIds = 65536;
 
 // Fields of both requests that this build does not serve, by path.
 constexpr std::initializer_list<const char*> kUnserved = {
     "sampling.typical_p",
-    "sampling.presence_penalty",
-    "sampling.frequency_penalty",
-    "sampling.repetition_penalty",
-    "sampling.repetition_window",
-    "sampling.logit_bias",
-    "sampling.allowed_ids",
-    "sampling.banned_ids",
-    "stopping.min_tokens",
-    "stopping.max_time_ms",
-    "output.prompt_logprobs",
-    "output.echo",
     "adapter",
-    "cache_salt",
-    "cache_bypass",
     "add_special_tokens",
     "detach_grace_ms",
     "json_schema",
@@ -76,7 +72,8 @@ absl::Status CheckServed(const google::protobuf::Message& message) {
   return absl::OkStatus();
 }
 
-absl::Status CheckSampling(const v1::Sampling& sampling) {
+// Every comparison is written so that NaN fails it.
+absl::Status CheckFilters(const v1::Sampling& sampling) {
   if (sampling.has_temperature() &&
       !(sampling.temperature() >= 0 &&
         sampling.temperature() <= kMaxTemperature))
@@ -95,38 +92,87 @@ absl::Status CheckSampling(const v1::Sampling& sampling) {
   return absl::OkStatus();
 }
 
+absl::Status CheckPenalties(const v1::Sampling& sampling) {
+  for (const auto& [field, penalty] :
+       {std::pair("sampling.presence_penalty", sampling.presence_penalty()),
+        std::pair("sampling.frequency_penalty",
+                  sampling.frequency_penalty())}) {
+    if (penalty >= -kMaxPenalty && penalty <= kMaxPenalty) continue;
+    return BadField(field, absl::StrCat("is ", penalty, "; must be in [",
+                                        -kMaxPenalty, ", ", kMaxPenalty, "]"));
+  }
+  const float repetition = sampling.repetition_penalty();
+  if (sampling.has_repetition_penalty() &&
+      !(repetition > 0 && repetition <= kMaxRepetition))
+    return BadField("sampling.repetition_penalty",
+                    absl::StrCat("is ", repetition, "; must be in (0, ",
+                                 kMaxRepetition, "]"));
+  if (sampling.repetition_window() < 0)
+    return BadField(
+        "sampling.repetition_window",
+        absl::StrCat("is ", sampling.repetition_window(), "; must be >= 0"));
+  return absl::OkStatus();
+}
+
+absl::Status CheckLength(absl::string_view field, int64_t size, int64_t most) {
+  if (size <= most) return absl::OkStatus();
+  return BadField(field,
+                  absl::StrCat("has ", size, " entries; at most ", most));
+}
+
+absl::Status CheckMasks(const v1::Sampling& sampling) {
+  RETURN_IF_ERROR(CheckLength("sampling.logit_bias", sampling.logit_bias_size(),
+                              kMaxBiasedIds));
+  RETURN_IF_ERROR(CheckLength("sampling.allowed_ids",
+                              sampling.allowed_ids_size(), kMaxMaskedIds));
+  RETURN_IF_ERROR(CheckLength("sampling.banned_ids", sampling.banned_ids_size(),
+                              kMaxMaskedIds));
+  // A map has no order of its own; the lowest id is the one to name.
+  const std::map<int32_t, float> biases(sampling.logit_bias().begin(),
+                                        sampling.logit_bias().end());
+  for (const auto& [id, bias] : biases)
+    if (!(bias >= -kMaxBias && bias <= kMaxBias))
+      return BadField("sampling.logit_bias",
+                      absl::StrCat("of ", id, " is ", bias, "; must be in [",
+                                   -kMaxBias, ", ", kMaxBias, "]"));
+  return absl::OkStatus();
+}
+
 absl::Status CheckStopping(const v1::Stopping& stopping) {
-  if (stopping.stop_strings_size() > kMaxStopStrings)
-    return BadField("stopping.stop_strings",
-                    absl::StrCat("has ", stopping.stop_strings_size(),
-                                 " entries; at most ", kMaxStopStrings));
+  if (stopping.has_max_time_ms() && stopping.max_time_ms() < 1)
+    return BadField(
+        "stopping.max_time_ms",
+        absl::StrCat("is ", stopping.max_time_ms(), "; must be >= 1"));
+  RETURN_IF_ERROR(CheckLength("stopping.stop_strings",
+                              stopping.stop_strings_size(), kMaxStopStrings));
   for (const std::string& stop : stopping.stop_strings()) {
     if (stop.empty() || static_cast<int64_t>(stop.size()) > kMaxStopStringBytes)
       return BadField("stopping.stop_strings",
                       absl::StrCat("has an entry of ", stop.size(),
                                    " bytes; must be 1..", kMaxStopStringBytes));
   }
-  if (stopping.stop_ids_size() > kMaxStopIds)
-    return BadField("stopping.stop_ids",
-                    absl::StrCat("has ", stopping.stop_ids_size(),
-                                 " entries; at most ", kMaxStopIds));
-  return absl::OkStatus();
+  return CheckLength("stopping.stop_ids", stopping.stop_ids_size(),
+                     kMaxStopIds);
+}
+
+absl::Status CheckBytes(absl::string_view field, absl::string_view text,
+                        int64_t most) {
+  const auto bytes = static_cast<int64_t>(text.size());
+  if (bytes <= most) return absl::OkStatus();
+  return BadField(field, absl::StrCat("has ", bytes, " bytes; at most ", most));
 }
 
 // What both requests have.
 template <typename Request>
 absl::Status CheckCommon(const Request& request) {
   RETURN_IF_ERROR(CheckServed(request));
-  if (static_cast<int64_t>(request.request_id().size()) > kMaxIdBytes)
-    return BadField("request_id",
-                    absl::StrCat("has ", request.request_id().size(),
-                                 " bytes; at most ", kMaxIdBytes));
-  if (static_cast<int64_t>(request.tag().size()) > kMaxIdBytes)
-    return BadField("tag", absl::StrCat("has ", request.tag().size(),
-                                        " bytes; at most ", kMaxIdBytes));
-  if (request.has_n() && request.n() < 1)
-    return BadField("n", absl::StrCat("is ", request.n(), "; must be 1"));
-  if (request.has_n() && request.n() > 1) return FeatureOff("n");
+  RETURN_IF_ERROR(CheckBytes("request_id", request.request_id(), kMaxIdBytes));
+  RETURN_IF_ERROR(CheckBytes("tag", request.tag(), kMaxIdBytes));
+  RETURN_IF_ERROR(
+      CheckBytes("cache_salt", request.cache_salt(), kMaxSaltBytes));
+  if (request.has_n() && (request.n() < 1 || request.n() > kMaxChoices))
+    return BadField(
+        "n", absl::StrCat("is ", request.n(), "; must be 1..", kMaxChoices));
   if (request.has_priority() && !v1::Priority_IsValid(request.priority()))
     return BadField("priority",
                     absl::StrCat("is ", static_cast<int>(request.priority()),
@@ -135,7 +181,9 @@ absl::Status CheckCommon(const Request& request) {
   if (top_n < 0 || top_n > kMaxTopLogprobs)
     return BadField("output.top_n", absl::StrCat("is ", top_n, "; must be 0..",
                                                  kMaxTopLogprobs));
-  RETURN_IF_ERROR(CheckSampling(request.sampling()));
+  RETURN_IF_ERROR(CheckFilters(request.sampling()));
+  RETURN_IF_ERROR(CheckPenalties(request.sampling()));
+  RETURN_IF_ERROR(CheckMasks(request.sampling()));
   return CheckStopping(request.stopping());
 }
 

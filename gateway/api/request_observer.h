@@ -23,10 +23,20 @@ struct RequestEnd {
   int64_t buffered_bytes_most = 0;
 };
 
-// A place in the queue: its priority (inference.proto's) and when it was taken.
+// What came of an attempt to go on after a group was lost.
+enum class ResumeResult : uint8_t {
+  kResumed,    // The stream goes on.
+  kExhausted,  // It was resumed as often as it may be.
+  kRefused,    // No group took it.
+};
+inline constexpr int kResumeResults = 3;
+
+// A place in a group's queue: the group (Route::index), its priority
+// (inference.proto's) and when it was taken.
 struct QueuedRequest {
   int priority = 0;
   double arrived_seconds = 0;
+  int64_t group = 0;
 };
 
 // Sees what becomes of requests: for metrics, of which the service knows
@@ -41,6 +51,15 @@ class RequestObserver {
   virtual void OnAdmitted(const QueuedRequest&, double /*queue_seconds*/,
                           int64_t /*prompt_tokens*/,
                           int64_t /*cached_tokens*/) {}
+  // It was admitted again after its group was lost: so many tokens of prompt
+  // and answer, of which so many need no computing.
+  virtual void OnReadmitted(int64_t /*tokens*/, int64_t /*cached_tokens*/) {}
+  virtual void OnResume(ResumeResult) {}
+  // It left the group of `was` for that of `is`; else they are alike.
+  virtual void OnMoved(const QueuedRequest& /*was*/,
+                       const QueuedRequest& /*is*/, bool /*admitted*/) {}
+  // Its caches, of so many tokens of prompt and answer, were given up.
+  virtual void OnPreempted(int64_t /*tokens*/) {}
   // From admission to the first token, as this process saw both.
   virtual void OnPrefilled(double /*seconds*/) {}
   virtual void OnTokens(int64_t /*content*/, int64_t /*reasoning*/) {}

@@ -1,5 +1,6 @@
 #include "gateway/chat/chat_template.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -22,9 +23,10 @@ using jinja::Value;
 constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 
 // Names that a request's extra variables may not take.
-constexpr std::array<absl::string_view, 7> kReserved = {
-    "messages",  "tools",     "documents",      "add_generation_prompt",
-    "bos_token", "eos_token", "enable_thinking"};
+constexpr std::array<absl::string_view, 6> kReserved = {
+    "messages",        "tools",
+    "documents",       "add_generation_prompt",
+    "enable_thinking", kAdditionalSpecialTokens};
 
 absl::Status Invalid(absl::string_view message) {
   return absl::InvalidArgumentError(message);
@@ -176,13 +178,18 @@ absl::StatusOr<Value> ToolsValue(const std::vector<std::string>& tools_json) {
   return Value::List(std::move(tools));
 }
 
+bool IsReserved(absl::string_view name) {
+  return std::find(kReserved.begin(), kReserved.end(), name) !=
+             kReserved.end() ||
+         std::find(kSpecialTokenNames.begin(), kSpecialTokenNames.end(),
+                   name) != kSpecialTokenNames.end();
+}
+
 absl::Status PutExtra(Mapping& variables, const ChatContext& context) {
   for (const auto& [name, json] : context.extra_json) {
-    for (absl::string_view reserved : kReserved) {
-      if (name == reserved) {
-        return Invalid(absl::StrCat("template variable '", name,
-                                    "' has a field of its own"));
-      }
+    if (IsReserved(name)) {
+      return Invalid(absl::StrCat("template variable '", name,
+                                  "' has a field of its own"));
     }
     ASSIGN_OR_RETURN(
         Value value,
@@ -192,8 +199,21 @@ absl::Status PutExtra(Mapping& variables, const ChatContext& context) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Mapping> Variables(const ChatContext& context) {
+absl::Status PutTokens(Mapping& variables, const SpecialTokens& tokens) {
+  for (const auto& [name, text] : tokens.named)
+    RETURN_IF_ERROR(PutText(variables, name, text));
+  if (tokens.additional.empty()) return absl::OkStatus();
+  std::vector<Value> texts;
+  for (const std::string& text : tokens.additional)
+    texts.push_back(Value::String(text));
+  ASSIGN_OR_RETURN(Value list, Value::List(std::move(texts)));
+  return Put(variables, kAdditionalSpecialTokens, std::move(list));
+}
+
+absl::StatusOr<Mapping> Variables(const ChatContext& context,
+                                  const SpecialTokens& tokens) {
   Mapping variables;
+  RETURN_IF_ERROR(PutTokens(variables, tokens));
   RETURN_IF_ERROR(PutExtra(variables, context));
   std::vector<Value> messages;
   for (size_t i = 0; i < context.messages.size(); ++i) {
@@ -213,12 +233,6 @@ absl::StatusOr<Mapping> Variables(const ChatContext& context) {
     RETURN_IF_ERROR(Put(variables, "enable_thinking",
                         Value::Bool(*context.enable_thinking)));
   }
-  if (context.bos_token) {
-    RETURN_IF_ERROR(PutText(variables, "bos_token", *context.bos_token));
-  }
-  if (context.eos_token) {
-    RETURN_IF_ERROR(PutText(variables, "eos_token", *context.eos_token));
-  }
   return variables;
 }
 
@@ -229,33 +243,42 @@ absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(
   const std::filesystem::path folder{std::string(model_dir)};
   std::filesystem::path path = folder / "chat_template.jinja";
   absl::StatusOr<std::string> source = ReadFile(path, jinja::kMaxTemplateBytes);
+  const std::filesystem::path config_path = folder / "tokenizer_config.json";
+  const absl::StatusOr<std::string> config =
+      ReadFile(config_path, kMaxConfigBytes);
+  SpecialTokens tokens;
+  if (config.ok()) {
+    ASSIGN_OR_RETURN(tokens, ParseSpecialTokens(*config, config_path.string()));
+  } else if (!absl::IsNotFound(config.status())) {
+    return config.status();
+  }
   if (absl::IsNotFound(source.status())) {
-    path = folder / "tokenizer_config.json";
-    const absl::StatusOr<std::string> config = ReadFile(path, kMaxConfigBytes);
-    if (absl::IsNotFound(config.status())) {
+    if (!config.ok()) {
       return absl::NotFoundError(absl::StrCat(
           model_dir,
           " has neither chat_template.jinja nor tokenizer_config.json"));
     }
-    RETURN_IF_ERROR(config.status());
+    path = config_path;
     source = TemplateOfConfig(*config, path.string());
   }
   RETURN_IF_ERROR(source.status());
-  absl::StatusOr<std::unique_ptr<ChatTemplate>> parsed = Parse(*source);
+  absl::StatusOr<std::unique_ptr<ChatTemplate>> parsed =
+      Parse(*source, std::move(tokens));
   if (parsed.ok()) return parsed;
   return Invalid(absl::StrCat(path.string(), ": ", parsed.status().message()));
 }
 
 absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Parse(
-    absl::string_view source) {
+    absl::string_view source, SpecialTokens tokens) {
   ASSIGN_OR_RETURN(std::unique_ptr<jinja::Template> parsed,
                    jinja::Template::Parse(source));
-  return std::unique_ptr<ChatTemplate>(new ChatTemplate(std::move(parsed)));
+  return std::unique_ptr<ChatTemplate>(
+      new ChatTemplate(std::move(parsed), std::move(tokens)));
 }
 
 absl::StatusOr<std::string> ChatTemplate::Render(
     const ChatContext& context) const {
-  ASSIGN_OR_RETURN(const Mapping variables, Variables(context));
+  ASSIGN_OR_RETURN(const Mapping variables, Variables(context, tokens_));
   jinja::RenderOptions options;
   options.now_unix_seconds = context.now_unix_seconds;
   return template_->Render(variables, options);

@@ -8,11 +8,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "gateway/chat/jinja/template.h"
+#include "gateway/chat/special_tokens.h"
 
 namespace phalanx {
 
@@ -42,8 +44,6 @@ struct ChatContext {
   // hide the ones above and below.
   std::map<std::string, std::string> extra_json;
   bool add_generation_prompt = true;
-  std::optional<std::string> bos_token;
-  std::optional<std::string> eos_token;
   // For templates that print the date (UTC). Unset: they see no clock.
   std::optional<int64_t> now_unix_seconds;
 };
@@ -53,14 +53,15 @@ struct ChatContext {
 class ChatTemplate {
  public:
   // Reads chat_template.jinja in `model_dir`, else the "chat_template" of its
-  // tokenizer_config.json. Errors: NOT_FOUND if there is neither;
-  // INVALID_ARGUMENT, with the file, if it does not parse.
+  // tokenizer_config.json; and that file's special tokens, which the template
+  // sees. Errors: NOT_FOUND if there is neither; INVALID_ARGUMENT, with the
+  // file, if one does not parse.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Load(
       absl::string_view model_dir);
 
   // From the template's text. Errors: INVALID_ARGUMENT.
   static absl::StatusOr<std::unique_ptr<ChatTemplate>> Parse(
-      absl::string_view source);
+      absl::string_view source, SpecialTokens tokens = {});
 
   // The prompt. Errors, all INVALID_ARGUMENT: a field that holds no JSON (its
   // path is named), what the template itself raises (its message alone), and
@@ -68,10 +69,11 @@ class ChatTemplate {
   absl::StatusOr<std::string> Render(const ChatContext& context) const;
 
  private:
-  explicit ChatTemplate(std::unique_ptr<jinja::Template> parsed)
-      : template_(std::move(parsed)) {}
+  ChatTemplate(std::unique_ptr<jinja::Template> parsed, SpecialTokens tokens)
+      : template_(std::move(parsed)), tokens_(std::move(tokens)) {}
 
-  std::unique_ptr<jinja::Template> template_;
+  const std::unique_ptr<jinja::Template> template_;
+  const SpecialTokens tokens_;
 };
 
 }  // namespace phalanx

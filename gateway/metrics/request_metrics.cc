@@ -82,8 +82,9 @@ double Number(int64_t count) { return static_cast<double>(count); }
 }  // namespace
 
 RequestMetrics::RequestMetrics(const std::string& model,
-                               const std::string& group, WorkerCalls& calls,
-                               const Clock& clock, MetricRegistry& registry)
+                               const std::vector<std::string>& groups,
+                               WorkerCalls& calls, const Clock& clock,
+                               MetricRegistry& registry)
     : clock_(clock),
       calls_(calls),
       model_({{"model", model}}),
@@ -105,7 +106,9 @@ RequestMetrics::RequestMetrics(const std::string& model,
   for (int i = 0; i < kRejections; ++i)
     rejections_[i] =
         &registry.AddCounter(kRejected, {{"reason", kRejectionNames[i]}});
-  AddPlaces(group, registry);
+  for (const std::string& group : groups)
+    places_.push_back(MakePlaces(group, registry));
+  AddOldest(registry);
   AddZeros(model, registry);
 }
 
@@ -121,12 +124,17 @@ RequestMetrics::ByModel RequestMetrics::MakeByModel(const std::string& model,
   return made;
 }
 
-void RequestMetrics::AddPlaces(const std::string& group,
-                               MetricRegistry& registry) {
-  running_ = &registry.AddGauge(kRunning, {{"group", group}});
+RequestMetrics::Places RequestMetrics::MakePlaces(const std::string& group,
+                                                  MetricRegistry& registry) {
+  Places places;
+  places.running = &registry.AddGauge(kRunning, {{"group", group}});
   for (int i = 0; i < kPriorities; ++i)
-    waiting_[i] = &registry.AddGauge(
+    places.waiting[i] = &registry.AddGauge(
         kWaiting, {{"group", group}, {"priority", kPriorityNames[i]}});
+  return places;
+}
+
+void RequestMetrics::AddOldest(MetricRegistry& registry) {
   registry.AddReader([this](MetricReadings& readings) {
     double oldest = 0;
     {
@@ -170,13 +178,13 @@ void RequestMetrics::AddZeros(const std::string& model,
 }
 
 void RequestMetrics::OnWaiting(const QueuedRequest& request) {
-  waiting_[PriorityIndex(request.priority)]->Increment();
+  places_[request.group].waiting[PriorityIndex(request.priority)]->Increment();
   MutexLock lock(mutex_);
   arrivals_.insert(request.arrived_seconds);
 }
 
 void RequestMetrics::Leave(const QueuedRequest& request) {
-  waiting_[PriorityIndex(request.priority)]->Decrement();
+  places_[request.group].waiting[PriorityIndex(request.priority)]->Decrement();
   MutexLock lock(mutex_);
   arrivals_.erase(arrivals_.find(request.arrived_seconds));
 }
@@ -185,12 +193,23 @@ void RequestMetrics::OnAdmitted(const QueuedRequest& request,
                                 double queue_seconds, int64_t prompt_tokens,
                                 int64_t cached_tokens) {
   Leave(request);
-  running_->Increment();
+  places_[request.group].running->Increment();
   queue_seconds_.Observe(queue_seconds);
   queried_tokens_.Increment(Number(prompt_tokens));
   hit_tokens_.Increment(Number(cached_tokens));
   computed_->Increment(Number(prompt_tokens - cached_tokens));
   cached_->Increment(Number(cached_tokens));
+}
+
+void RequestMetrics::OnMoved(const QueuedRequest& was, const QueuedRequest& is,
+                             bool admitted) {
+  const auto gauge = [&](const QueuedRequest& place) {
+    Places& places = places_[place.group];
+    return admitted ? places.running
+                    : places.waiting[PriorityIndex(place.priority)];
+  };
+  gauge(was)->Decrement();
+  gauge(is)->Increment();
 }
 
 void RequestMetrics::OnTokens(int64_t content, int64_t reasoning) {
@@ -209,7 +228,7 @@ void RequestMetrics::OnDiscarded(RequestOutcome outcome, int64_t tokens) {
 
 void RequestMetrics::OnStreamEnd(const QueuedRequest& was, bool admitted) {
   if (admitted)
-    running_->Decrement();
+    places_[was.group].running->Decrement();
   else
     Leave(was);
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "common/clock.h"
 #include "common/metrics/metric_registry.h"
@@ -18,14 +19,17 @@ namespace phalanx {
 // name or `other`: a client's own words are never a label.
 class RequestMetrics final : public RequestObserver {
  public:
-  // `calls` and the clock are lent.
-  RequestMetrics(const std::string& model, const std::string& group,
-                 WorkerCalls& calls, const Clock& clock,
-                 MetricRegistry& registry);
+  // `groups`: the names of the router's groups, in its order. `calls` and the
+  // clock are lent.
+  RequestMetrics(const std::string& model,
+                 const std::vector<std::string>& groups, WorkerCalls& calls,
+                 const Clock& clock, MetricRegistry& registry);
 
   void OnWaiting(const QueuedRequest& request) override;
   void OnAdmitted(const QueuedRequest& request, double queue_seconds,
                   int64_t prompt_tokens, int64_t cached_tokens) override;
+  void OnMoved(const QueuedRequest& was, const QueuedRequest& is,
+               bool admitted) override;
   void OnPrefilled(double seconds) override {
     prefill_seconds_.Observe(seconds);
   }
@@ -50,9 +54,15 @@ class RequestMetrics final : public RequestObserver {
     std::array<prometheus::Counter*, kRequestOutcomes> requests;
     std::array<prometheus::Histogram*, kRequestOutcomes> seconds;
   };
+  // Streams in one group.
+  struct Places {
+    std::array<prometheus::Gauge*, kPriorities> waiting;
+    prometheus::Gauge* running = nullptr;
+  };
 
   ByModel MakeByModel(const std::string& model, MetricRegistry& registry);
-  void AddPlaces(const std::string& group, MetricRegistry& registry);
+  static Places MakePlaces(const std::string& group, MetricRegistry& registry);
+  void AddOldest(MetricRegistry& registry);
   void AddZeros(const std::string& model, MetricRegistry& registry);
   void Leave(const QueuedRequest& request);
 
@@ -62,8 +72,7 @@ class RequestMetrics final : public RequestObserver {
   ByModel served_;
   ByModel other_;
   std::array<prometheus::Counter*, kRejections> rejections_;
-  std::array<prometheus::Gauge*, kPriorities> waiting_;
-  prometheus::Gauge* running_ = nullptr;
+  std::vector<Places> places_;  // By group.
   prometheus::Histogram& first_seconds_;
   prometheus::Histogram& next_seconds_;
   prometheus::Histogram& queue_seconds_;

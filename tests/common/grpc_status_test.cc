@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 
 #include "common/reason.h"
@@ -55,6 +56,24 @@ TEST(GrpcStatus, DetailsAreGoogleRpcs) {
   EXPECT_EQ(info.domain(), "phalanx");
 }
 
+TEST(GrpcStatus, EqualErrorsAreEqualBytesInEveryProcess) {
+  std::map<std::string, std::string> metadata;
+  for (char c = 'a'; c <= 'z'; ++c) metadata[std::string("key-") + c] = "value";
+
+  const std::string details =
+      ToGrpc(ReasonedError(absl::StatusCode::kInternal, "BUG", "x", metadata))
+          .error_details();
+
+  // A map's own order differs from one to the next; these ascend.
+  size_t before = 0;
+  for (const auto& [key, value] : metadata) {
+    const size_t at = details.find(key);
+    ASSERT_NE(at, std::string::npos) << key;
+    EXPECT_GT(at, before) << key;
+    before = at;
+  }
+}
+
 TEST(GrpcStatus, ALongMessageIsCutTo2KiB) {
   const std::string longer(3000, 'x');
   EXPECT_EQ(ToGrpc(absl::InternalError(longer)).error_message(),
@@ -79,6 +98,14 @@ TEST(GrpcStatus, TheCutIsBetweenCodePointsSoThatTheReasonSurvives) {
     EXPECT_EQ((got.message().size() - shift) % 4, 0u);
     EXPECT_LE(ReasonOf(got).metadata.at("cause").size(), 512u);
   }
+}
+
+TEST(GrpcStatus, AResumeTokenIsNotCut) {
+  const std::string token(1024, 't');
+  const absl::Status got =
+      FromGrpc(ToGrpc(ReasonedError(absl::StatusCode::kUnavailable, "DRAINING",
+                                    "why", {{"resume_token", token}})));
+  EXPECT_EQ(ReasonOf(got).metadata.at("resume_token"), token);
 }
 
 TEST(GrpcStatus, ForeignDetailsAreDropped) {

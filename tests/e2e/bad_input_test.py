@@ -92,31 +92,67 @@ REFUSED = [
         "BAD_FIELD",
         ["stop_strings"],
     ),
+    ("too many choices", ids_request([5], n=17), INVALID, "BAD_FIELD", ["n is 17", "1..16"]),
+    (
+        "a penalty that is no number",
+        ids_request([5], sampling=greedy(presence_penalty=float("nan"))),
+        INVALID,
+        "BAD_FIELD",
+        ["presence_penalty", "[-2, 2]"],
+    ),
+    (
+        "a repetition penalty of 0",
+        ids_request([5], sampling=greedy(repetition_penalty=0.0)),
+        INVALID,
+        "BAD_FIELD",
+        ["repetition_penalty is 0", "(0, 10]"],
+    ),
+    (
+        "an infinite bias",
+        ids_request([5], sampling=greedy(logit_bias={7: float("inf")})),
+        INVALID,
+        "BAD_FIELD",
+        ["logit_bias of 7 is inf", "[-100, 100]"],
+    ),
+    (
+        "a bias beyond the vocabulary",
+        ids_request([5], sampling=greedy(logit_bias={960: 1.0})),
+        INVALID,
+        "BAD_FIELD",
+        ["logit_bias holds 960", "0..959"],
+    ),
+    (
+        "all that is allowed is banned",
+        ids_request([5], sampling=greedy(allowed_ids=[7], banned_ids=[7])),
+        INVALID,
+        "BAD_FIELD",
+        ["allowed_ids leaves 0 ids"],
+    ),
+    (
+        "more at least than at most",
+        ids_request([5], stopping={"max_tokens": 3, "min_tokens": 4}),
+        INVALID,
+        "BAD_FIELD",
+        ["min_tokens is 4", "0..3"],
+    ),
+    (
+        "no time",
+        ids_request([5], stopping={"max_time_ms": 0}),
+        INVALID,
+        "BAD_FIELD",
+        ["max_time_ms is 0", ">= 1"],
+    ),
 ]
 
 # Field -> a request that sets it: defined, and not served by this build.
 UNSERVED = {
-    "n": ids_request([5], n=2),
     "sampling.typical_p": ids_request([5], sampling=greedy(typical_p=0.5)),
-    "sampling.presence_penalty": ids_request([5], sampling=greedy(presence_penalty=0.5)),
-    "sampling.frequency_penalty": ids_request([5], sampling=greedy(frequency_penalty=0.5)),
-    "sampling.repetition_penalty": ids_request([5], sampling=greedy(repetition_penalty=1.5)),
-    "sampling.repetition_window": ids_request([5], sampling=greedy(repetition_window=5)),
-    "sampling.logit_bias": ids_request([5], sampling=greedy(logit_bias={5: 1.0})),
-    "sampling.allowed_ids": ids_request([5], sampling=greedy(allowed_ids=[5])),
-    "sampling.banned_ids": ids_request([5], sampling=greedy(banned_ids=[5])),
-    "stopping.min_tokens": ids_request([5], stopping={"min_tokens": 1}),
-    "stopping.max_time_ms": ids_request([5], stopping={"max_time_ms": 1}),
-    "output.prompt_logprobs": ids_request([5], output={"prompt_logprobs": True}),
-    "output.echo": ids_request([5], output={"echo": True}),
     "add_special_tokens": text_request("a", add_special_tokens=True),
     "detach_grace_ms": ids_request([5], detach_grace_ms=1),
     "adapter": ids_request([5], adapter="x"),
     "json_schema": ids_request([5], json_schema="{}"),
     "regex": ids_request([5], regex="a"),
     "ebnf": ids_request([5], ebnf="a"),
-    "cache_salt": ids_request([5], cache_salt="x"),
-    "cache_bypass": ids_request([5], cache_bypass=True),
     "reasoning.effort": chat_request("Hello", reasoning={"effort": "low"}),
     "reasoning.max_tokens": chat_request("Hello", reasoning={"max_tokens": 5}),
     "tool_choice": chat_request("Hello", tool_choice="auto"),
@@ -168,14 +204,16 @@ class RefusedRequestTest(unittest.TestCase):
     def test_every_field_of_a_request_is_served_or_refused(self):
         """So that a new field cannot be forgotten in both."""
         served = {"request_id", "model", "text", "token_ids", "messages", "tools_json"}
-        served |= {"template_variables_json", "priority", "tag", "user"}
-        served |= {"sampling." + f for f in ("temperature", "top_p", "top_k", "min_p", "seed")}
-        served |= {
-            "stopping." + f
-            for f in ("max_tokens", "stop_strings", "stop_ids", "include_stop", "ignore_eos")
-        }
-        served |= {"output." + f for f in ("text", "token_ids", "logprobs", "top_n")}
-        served |= {"reasoning.enabled"}
+        served |= {"template_variables_json", "priority", "tag", "user", "n"}
+        served |= {"cache_salt", "cache_bypass", "reasoning.enabled"}
+        for part, fields in {
+            "sampling": "temperature top_p top_k min_p seed presence_penalty frequency_penalty "
+            "repetition_penalty repetition_window logit_bias allowed_ids banned_ids",
+            "stopping": "max_tokens min_tokens max_time_ms stop_strings stop_ids include_stop "
+            "ignore_eos",
+            "output": "text token_ids logprobs top_n prompt_logprobs echo",
+        }.items():
+            served |= {f"{part}.{field}" for field in fields.split()}
         for message in (stubs.inference.GenerateRequest, stubs.inference.ChatRequest):
             for field in message.DESCRIPTOR.fields:
                 names = [field.name]

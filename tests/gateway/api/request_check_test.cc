@@ -33,38 +33,29 @@ v1::ChatRequest Chat(const std::string& fields) {
 TEST(RequestCheck, TakesARequestWithEveryServedField) {
   EXPECT_OK(CheckRequest(Generate(
       "request_id: 'a' model: 'm' sampling { temperature: 0 top_p: 1 top_k: 5 "
-      "min_p: 0.1 seed: 1 } stopping { max_tokens: 5 stop_strings: 'a' "
-      "stop_ids: 5 include_stop: true ignore_eos: true } output { text: true "
-      "token_ids: false logprobs: true top_n: 20 } n: 1 priority: "
-      "PRIORITY_HIGHEST tag: 't' user: 'u'")));
+      "min_p: 0.1 seed: 1 presence_penalty: -2 frequency_penalty: 2 "
+      "repetition_penalty: 10 repetition_window: 0 logit_bias { key: 1 value: "
+      "-100 } allowed_ids: 1 banned_ids: 2 } stopping { max_tokens: 5 "
+      "min_tokens: 1 max_time_ms: 1 stop_strings: 'a' stop_ids: 5 "
+      "include_stop: true ignore_eos: true } output { text: true token_ids: "
+      "false logprobs: true top_n: 20 prompt_logprobs: true echo: true } n: 16 "
+      "priority: PRIORITY_HIGHEST tag: 't' user: 'u' cache_salt: 's' "
+      "cache_bypass: true")));
   EXPECT_OK(CheckRequest(
       Chat("tools_json: '{}' reasoning { enabled: false } "
-           "template_variables_json { key: 'a' value: '1' } tag: 't'")));
+           "template_variables_json { key: 'a' value: '1' } tag: 't' n: 2 "
+           "output { echo: true } cache_salt: 's' cache_bypass: false")));
 }
 
 TEST(RequestCheck, RefusesEveryFieldOfGenerateThatIsNotServedByName) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"sampling { typical_p: 0.5 }", "sampling.typical_p"},
-      {"sampling { presence_penalty: 0 }", "sampling.presence_penalty"},
-      {"sampling { frequency_penalty: 0 }", "sampling.frequency_penalty"},
-      {"sampling { repetition_penalty: 1 }", "sampling.repetition_penalty"},
-      {"sampling { repetition_window: 1 }", "sampling.repetition_window"},
-      {"sampling { logit_bias { key: 1 value: 2 } }", "sampling.logit_bias"},
-      {"sampling { allowed_ids: 1 }", "sampling.allowed_ids"},
-      {"sampling { banned_ids: 1 }", "sampling.banned_ids"},
-      {"stopping { min_tokens: 1 }", "stopping.min_tokens"},
-      {"stopping { max_time_ms: 1 }", "stopping.max_time_ms"},
-      {"output { prompt_logprobs: true }", "output.prompt_logprobs"},
-      {"output { echo: true }", "output.echo"},
       {"add_special_tokens: true", "add_special_tokens"},
       {"detach_grace_ms: 1", "detach_grace_ms"},
       {"adapter: 'a'", "adapter"},
       {"json_schema: '{}'", "json_schema"},
       {"regex: 'a'", "regex"},
       {"ebnf: 'a'", "ebnf"},
-      {"cache_salt: 'a'", "cache_salt"},
-      {"cache_bypass: true", "cache_bypass"},
-      {"n: 2", "n"},
   };
   for (const auto& [fields, name] : cases) {
     const absl::Status status = CheckRequest(Generate(fields));
@@ -81,8 +72,6 @@ TEST(RequestCheck, RefusesEveryFieldOfChatThatIsNotServedByName) {
       {"tool_choice: 'auto'", "tool_choice"},
       {"sampling { typical_p: 0.5 }", "sampling.typical_p"},
       {"adapter: 'a'", "adapter"},
-      {"cache_salt: 'a'", "cache_salt"},
-      {"cache_bypass: false", "cache_bypass"},
       {"messages { role: 'user' parts { type: 'image' } }",
        "messages[1].parts of type image"},
   };
@@ -106,6 +95,29 @@ TEST(RequestCheck, NamesTheFieldTheValueAndTheLimit) {
       {"sampling { top_p: 1.5 }", "sampling.top_p is 1.5; must be in (0, 1]"},
       {"sampling { top_k: -1 }", "sampling.top_k is -1; must be >= 0"},
       {"sampling { min_p: 2 }", "sampling.min_p is 2; must be in [0, 1]"},
+      {"sampling { presence_penalty: 2.5 }",
+       "sampling.presence_penalty is 2.5; must be in [-2, 2]"},
+      {"sampling { presence_penalty: nan }",
+       "sampling.presence_penalty is nan; must be in [-2, 2]"},
+      {"sampling { frequency_penalty: -2.5 }",
+       "sampling.frequency_penalty is -2.5; must be in [-2, 2]"},
+      {"sampling { frequency_penalty: nan }",
+       "sampling.frequency_penalty is nan; must be in [-2, 2]"},
+      {"sampling { repetition_penalty: 0 }",
+       "sampling.repetition_penalty is 0; must be in (0, 10]"},
+      {"sampling { repetition_penalty: 11 }",
+       "sampling.repetition_penalty is 11; must be in (0, 10]"},
+      {"sampling { repetition_penalty: nan }",
+       "sampling.repetition_penalty is nan; must be in (0, 10]"},
+      {"sampling { repetition_window: -1 }",
+       "sampling.repetition_window is -1; must be >= 0"},
+      {"sampling { logit_bias { key: 9 value: 200 } logit_bias { key: 7 value: "
+       "101 } }",
+       "sampling.logit_bias of 7 is 101; must be in [-100, 100]"},
+      {"sampling { logit_bias { key: 7 value: nan } }",
+       "sampling.logit_bias of 7 is nan; must be in [-100, 100]"},
+      {"stopping { max_time_ms: 0 }",
+       "stopping.max_time_ms is 0; must be >= 1"},
       {"stopping { stop_strings: '' }",
        "stopping.stop_strings has an entry of 0 bytes; must be 1..256"},
       {"stopping { stop_strings: '" + long_id + "' }",
@@ -113,7 +125,10 @@ TEST(RequestCheck, NamesTheFieldTheValueAndTheLimit) {
       {"request_id: '" + long_id + "'",
        "request_id has 257 bytes; at most 256"},
       {"tag: '" + long_id + "'", "tag has 257 bytes; at most 256"},
-      {"n: 0", "n is 0; must be 1"},
+      {"cache_salt: '" + long_id + "'",
+       "cache_salt has 257 bytes; at most 256"},
+      {"n: 0", "n is 0; must be 1..16"},
+      {"n: 17", "n is 17; must be 1..16"},
       {"priority: 6", "priority is 6; must be 0..5"},
       {"output { top_n: 21 }", "output.top_n is 21; must be 0..20"},
       {"output { top_n: -1 }", "output.top_n is -1; must be 0..20"},
@@ -146,6 +161,27 @@ TEST(RequestCheck, BoundsTheNumberOfStops) {
   EXPECT_THAT(CheckRequest(request),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "stopping.stop_ids has 65 entries; at most 64"));
+}
+
+TEST(RequestCheck, BoundsTheNumberOfIdsInSampling) {
+  v1::GenerateRequest request = Generate("");
+  for (int i = 0; i < 1025; ++i)
+    (*request.mutable_sampling()->mutable_logit_bias())[i] = 1;
+  EXPECT_THAT(CheckRequest(request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "sampling.logit_bias has 1025 entries; at most 1024"));
+  request = Generate("");
+  for (int i = 0; i < 65537; ++i)
+    request.mutable_sampling()->add_allowed_ids(i);
+  EXPECT_THAT(
+      CheckRequest(request),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               "sampling.allowed_ids has 65537 entries; at most 65536"));
+  request = Generate("");
+  for (int i = 0; i < 65537; ++i) request.mutable_sampling()->add_banned_ids(i);
+  EXPECT_THAT(CheckRequest(request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "sampling.banned_ids has 65537 entries; at most 65536"));
 }
 
 TEST(RequestCheck, APromptOfNoKindIsEmpty) {

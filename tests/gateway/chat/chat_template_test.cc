@@ -138,6 +138,40 @@ TEST(ChatTemplate, ComesFromTheConfigWhenItHasNoFileOfItsOwn) {
   EXPECT_EQ(ChatTemplate::Load(folder.path()).value()->Render({}).value(), "2");
 }
 
+TEST(ChatTemplate, SeesTheSpecialTokensOfTheConfig) {
+  const ModelFolder folder;
+  folder.Write("chat_template.jinja",
+               "{{ bos_token }}{{ pad_token }}{{ eos_token is defined }}"
+               "{{ additional_special_tokens[1] }}");
+  folder.Write("tokenizer_config.json",
+               R"({"bos_token": "<s>", "pad_token": {"content": "<pad>"},
+                   "eos_token": null, "additional_special_tokens": ["a", "b"],
+                   "chat_template": "not this one"})");
+
+  EXPECT_EQ(ChatTemplate::Load(folder.path()).value()->Render({}).value(),
+            "<s><pad>Falseb");
+}
+
+TEST(ChatTemplate, SeesNoSpecialTokenWhereThereIsNoConfig) {
+  const ModelFolder folder;
+  folder.Write("chat_template.jinja",
+               "{{ bos_token is defined }}"
+               "{{ additional_special_tokens is defined }}");
+
+  EXPECT_EQ(ChatTemplate::Load(folder.path()).value()->Render({}).value(),
+            "FalseFalse");
+}
+
+TEST(ChatTemplate, NamesTheConfigWhoseTokensAreNone) {
+  const ModelFolder folder;
+  folder.Write("chat_template.jinja", "x");
+  folder.Write("tokenizer_config.json", R"({"bos_token": 5})");
+  EXPECT_THAT(
+      ChatTemplate::Load(folder.path()),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               testing::HasSubstr("tokenizer_config.json: bos_token is no")));
+}
+
 TEST(ChatTemplate, NamesTheFileWhenItDoesNotParse) {
   const ModelFolder folder;
   folder.Write("chat_template.jinja", "\n{% if %}");
@@ -191,11 +225,14 @@ TEST(ChatTemplate, PassesExtraVariables) {
 }
 
 TEST(ChatTemplate, RefusesAnExtraVariableThatHasAField) {
-  ChatContext context;
-  context.extra_json["messages"] = "[]";
-  EXPECT_THAT(ChatTemplate::Parse("x").value()->Render(context),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       testing::HasSubstr("'messages'")));
+  for (const std::string name :
+       {"messages", "pad_token", "additional_special_tokens"}) {
+    ChatContext context;
+    context.extra_json[name] = "[]";
+    EXPECT_THAT(ChatTemplate::Parse("x").value()->Render(context),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         testing::HasSubstr("'" + name + "'")));
+  }
 }
 
 TEST(ChatTemplate, NamesTheToolThatIsNoJson) {
