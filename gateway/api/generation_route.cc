@@ -14,6 +14,8 @@ namespace phalanx {
 
 void Generation::OnWorkerEnd(Leg& leg, const absl::Status& status) {
   const Loss loss = LossOf(status);
+  // First, so that the router looks for another one.
+  if (loss != Loss::kNone) leg.group.Refresh();
   ToDo todo;
   std::shared_ptr<Leg> ended;
   {
@@ -34,8 +36,6 @@ void Generation::OnWorkerEnd(Leg& leg, const absl::Status& status) {
     }
     todo.action = Next();
   }
-  if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status))
-    leg.group.Refresh();
   Do(todo);
   // Before this object may go: whoever waits for that may close the channel.
   todo = {};
