@@ -14,8 +14,6 @@ namespace phalanx {
 
 void Generation::OnWorkerEnd(Leg& leg, const absl::Status& status) {
   const Loss loss = LossOf(status);
-  // First, so that the router looks for another one.
-  if (loss != Loss::kNone) leg.group.Refresh();
   ToDo todo;
   std::shared_ptr<Leg> ended;
   {
@@ -45,6 +43,7 @@ void Generation::OnWorkerEnd(Leg& leg, const absl::Status& status) {
 
 void Generation::Lose(Leg& leg, Slot& slot, Loss loss,
                       const absl::Status& status, ToDo& todo) {
+  leg.group.Refresh();  // First, so that the router looks for another one.
   Reason reason = ReasonOf(status);
   lost_ = ReasonedError(
       absl::StatusCode::kUnavailable, "GROUP_LOST",
