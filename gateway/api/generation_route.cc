@@ -34,8 +34,6 @@ void Generation::OnWorkerEnd(Leg& leg, const absl::Status& status) {
     }
     todo.action = Next();
   }
-  if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status))
-    leg.group.Refresh();
   Do(todo);
   // Before this object may go: whoever waits for that may close the channel.
   todo = {};
@@ -45,6 +43,7 @@ void Generation::OnWorkerEnd(Leg& leg, const absl::Status& status) {
 
 void Generation::Lose(Leg& leg, Slot& slot, Loss loss,
                       const absl::Status& status, ToDo& todo) {
+  leg.group.Refresh();  // First, so that the router looks for another one.
   Reason reason = ReasonOf(status);
   lost_ = ReasonedError(
       absl::StatusCode::kUnavailable, "GROUP_LOST",

@@ -75,7 +75,8 @@ class GatewayRig {
   // The worker's process dies and another one takes its place, with this
   // status and the same script.
   void Replace(const v1::WorkerStatus& status);
-  // Until the gateway has looked at the worker once.
+  // Until the gateway has looked at the worker once, and, where that can be,
+  // has seen it ready.
   void WaitUntilSeen() { seen_.Wait(); }
 
   // A stream with this prompt.

@@ -47,6 +47,13 @@ class Counter {
   int64_t count_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
+// Endless answers reach no max_tokens.
+v1::WorkerStatus Spacious() {
+  v1::WorkerStatus status = ReadyStatus(0, 1, 7);
+  status.set_max_model_len(1'000'000'000);
+  return status;
+}
+
 class GenerationTest : public testing::Test {
  protected:
   // Every stream gets tokens until nobody takes them. A stream that is
@@ -84,7 +91,7 @@ class GenerationTest : public testing::Test {
   Counter worker_began_;
   Counter worker_ended_;
   // A lost group is not waited for long.
-  GatewayRig rig_{ReadyStatus(0, 1, 7), /*max_requests=*/64,
+  GatewayRig rig_{Spacious(), /*max_requests=*/64,
                   RigLimits(/*wait_seconds=*/0.1)};
 };
 

@@ -21,9 +21,10 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
+// The second outlasts the first, so a break leaves one to go on with.
 const std::vector<std::vector<int32_t>> kAnswers = {
     BytesOf("m\u00e9m</think>\n\no\u20ack STO STOP and more"),
-    BytesOf("no \u20ac, no end of this")};
+    BytesOf("no \u20ac, no end of this, however long one reads it")};
 
 class ResumeTest : public testing::Test {
  protected:
