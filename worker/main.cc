@@ -455,9 +455,6 @@ int Main(int argc, char** argv) {
     return RunPlanCommand(argc - 1, argv + 1);
   // Debian's Abseil aborts on a lock inversion seen once, gRPC's own included.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  // One reference that is never given back: taking gRPC down may wait 10 s for
-  // a poller of its own, and the process ends anyway.
-  grpc_init();
   // Errors of parsing are told to the client; protobuf would print them too.
   google::protobuf::SetLogHandler(nullptr);
   WorkerConfig flags;
@@ -469,6 +466,10 @@ int Main(int argc, char** argv) {
       .diagnostics = {}};
   ShutdownSignals signals([&](int count) { signalled.stopper.OnSignal(count); },
                           [&] { signalled.diagnostics.Write(); });
+  // One reference that is never given back: taking gRPC down may wait 10 s for
+  // a poller of its own, and the process ends anyway. It makes threads, so the
+  // signals must be blocked by now.
+  grpc_init();
   SetLogContext({{"rank", flags.rank}});
   absl::StatusOr<Prepared> prepared = Prepare(flags);
   absl::Status status = prepared.status();
