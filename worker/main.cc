@@ -467,8 +467,8 @@ int Main(int argc, char** argv) {
   ShutdownSignals signals([&](int count) { signalled.stopper.OnSignal(count); },
                           [&] { signalled.diagnostics.Write(); });
   // One reference that is never given back: taking gRPC down may wait 10 s for
-  // a poller of its own, and the process ends anyway. It makes threads, so the
-  // signals must be blocked by now.
+  // a poller of its own, and the process ends anyway. Not before the signals
+  // are blocked, since it starts threads.
   grpc_init();
   SetLogContext({{"rank", flags.rank}});
   absl::StatusOr<Prepared> prepared = Prepare(flags);

@@ -21,8 +21,8 @@ constexpr double kFirstBackoffSeconds = 0.1;
 constexpr double kLastBackoffSeconds = 30;
 // Between two looks for children that were stopped, which wakes no poll.
 constexpr double kLookSeconds = 0.1;
-// For all to end when one has died too often.
-constexpr double kRestartGraceSeconds = 2;
+// For all to end when one has died too often; a gateway hands streams over.
+constexpr double kRestartGraceSeconds = 3;
 
 }  // namespace
 

@@ -42,7 +42,8 @@ constexpr int kStartPollMs = 20;
 constexpr int kServePollMs = 1000;
 // What a child may take to end beside its drain.
 constexpr double kStopGraceSeconds = 8;
-// And when it is to end at once.
+// And when it is to end at once: a gateway has streams to hand over.
+constexpr double kHandOverSeconds = 3;
 constexpr double kFastGraceSeconds = 2;
 
 // Where child number `place` serves its metrics: the gateway is 0, rank r is
@@ -181,26 +182,29 @@ std::optional<Launcher::Death> Attend(Launcher& launcher, Wishes& wishes,
 }
 
 // Lets the children end as serving.md says: the gateway first, while the ranks
-// go on for the streams it still has, then the ranks. A second signal ends all
-// of them at once, which is the caller's part.
+// go on for the streams it still has, then the ranks. After a second signal the
+// gateway hands its streams over at once, and nobody waits for the ranks, whose
+// end is then the caller's part; a third does not wait for the gateway either.
 void StopInOrder(Launcher& launcher, Wishes& wishes, const Clock& clock,
                  const ServeOptions& options) {
+  const auto wait = [&](int stops, double seconds, const auto& running) {
+    const double until = clock.now_seconds() + seconds;
+    while (running() && wishes.stops.load() < stops &&
+           clock.now_seconds() < until)
+      if (const auto death = Attend(launcher, wishes, kServePollMs))
+        launcher.RestartAfter(*death);
+  };
+  const auto gateway_runs = [&] { return launcher.running(kGateway); };
+  const double drain = options.drain_timeout_seconds + kStopGraceSeconds;
   launcher.Retire(kGateway);
   launcher.Signal(kGateway, SIGTERM);
-  const double drain = options.drain_timeout_seconds;
-  double until = clock.now_seconds() + options.drain_delay_seconds + drain +
-                 kStopGraceSeconds;
-  const auto goes_on = [&](bool running) {
-    return running && wishes.stops.load() < 2 && clock.now_seconds() < until;
-  };
-  while (goes_on(launcher.running(kGateway)))
-    if (const auto death = Attend(launcher, wishes, kServePollMs))
-      launcher.RestartAfter(*death);
+  wait(2, options.drain_delay_seconds + drain, gateway_runs);
+  launcher.Signal(kGateway, SIGINT);
+  wait(3, kHandOverSeconds, gateway_runs);
   for (int rank = 0; rank < options.tp_size; ++rank) launcher.Retire(rank + 1);
+  if (wishes.stops.load() >= 2) return;
   launcher.SignalAll(SIGTERM);
-  until = clock.now_seconds() + drain + kStopGraceSeconds;
-  while (goes_on(launcher.any_running()))
-    Attend(launcher, wishes, kServePollMs);
+  wait(2, drain, [&] { return launcher.any_running(); });
 }
 
 // Until the gateway says that the group is ready; then `moe_mode` is what the

@@ -33,13 +33,14 @@ Parsed Parse(std::vector<std::string> flags) {
 
 TEST(WorkerConfig, TakesWhatItIsTold) {
   const Parsed parsed =
-      Parse({"--model",        "m",       "--rank",          "1",
-             "--tp-size",      "2",       "--leader",        "unix:l",
-             "--listen",       "unix:f",  "--max-running",   "3",
-             "--kv-blocks",    "9",       "--epoch-floor",   "12",
-             "--moe-mode",     "offload", "--offload-bank",  "full",
-             "--expert-slots", "40",      "--memory-budget", "4GiB",
-             "--pack-cache",   "p"});
+      Parse({"--model",         "m",       "--rank",          "1",
+             "--tp-size",       "2",       "--leader",        "unix:l",
+             "--listen",        "unix:f",  "--max-running",   "3",
+             "--kv-blocks",     "9",       "--epoch-floor",   "12",
+             "--moe-mode",      "offload", "--offload-bank",  "full",
+             "--expert-slots",  "40",      "--memory-budget", "4GiB",
+             "--pack-cache",    "p",       "--step-timeout",  "2.5",
+             "--drain-timeout", "7"});
   EXPECT_EQ(parsed.code, -1) << parsed.said;
   EXPECT_EQ(parsed.config.model_dir, "m");
   EXPECT_EQ(parsed.config.rank, 1);
@@ -53,6 +54,8 @@ TEST(WorkerConfig, TakesWhatItIsTold) {
   EXPECT_EQ(parsed.config.expert_slots, 40);
   EXPECT_EQ(parsed.config.memory_budget, int64_t{4} << 30);
   EXPECT_EQ(parsed.config.pack_cache, "p");
+  EXPECT_EQ(parsed.config.step_timeout_seconds, 2.5);
+  EXPECT_EQ(parsed.config.drain_timeout_seconds, 7);
 }
 
 TEST(WorkerConfig, ChoosesWhereItIsNotTold) {
@@ -62,6 +65,8 @@ TEST(WorkerConfig, ChoosesWhereItIsNotTold) {
   EXPECT_EQ(parsed.config.offload_bank, "sharded");
   EXPECT_EQ(parsed.config.expert_slots, 0);
   EXPECT_EQ(parsed.config.memory_budget, 0);
+  EXPECT_EQ(parsed.config.step_timeout_seconds, 10);
+  EXPECT_EQ(parsed.config.drain_timeout_seconds, 300);
 }
 
 TEST(WorkerConfig, HelpAndVersionAreNoErrors) {
@@ -83,6 +88,8 @@ TEST(WorkerConfig, NamesTheFlagThatIsWrong) {
       {{"--model", "m", "--moe-mode", "half"}, "--moe-mode"},
       {{"--model", "m", "--offload-bank", "half"}, "--offload-bank"},
       {{"--model", "m", "--expert-slots", "-1"}, "--expert-slots"},
+      {{"--model", "m", "--step-timeout", "0"}, "--step-timeout"},
+      {{"--model", "m", "--drain-timeout", "-1"}, "--drain-timeout"},
       {{"--model", "m", "--memory-budget", "4G"}, "the size is \"4G\""},
       {{"--model", "m", "--rank", "2", "--tp-size", "2", "--leader", "l"},
        "2 must be below --tp-size 2"},

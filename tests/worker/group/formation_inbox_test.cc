@@ -98,5 +98,39 @@ TEST_F(FormationInboxTest, AnAbortBeforeSetActiveEndsTheGroupAtOnce) {
   EXPECT_FALSE(group_[1]->status().ok());
 }
 
+TEST_F(FormationInboxTest, AnAbortCallsAFormingOffUntilReset) {
+  EXPECT_OK(inbox_.CalledOff());
+  inbox_.Abort(3, kGone);
+  EXPECT_EQ(inbox_.CalledOff(), kGone);
+  inbox_.Reset();
+  EXPECT_OK(inbox_.CalledOff());
+}
+
+TEST_F(FormationInboxTest, LeavingEndsTheWaitForGood) {
+  inbox_.Offer(Offer(3, first_));
+  inbox_.Leave(absl::CancelledError("leaves"));
+  EXPECT_TRUE(absl::IsCancelled(*first_));
+  inbox_.Reset();
+  EXPECT_FALSE(inbox_.Wait().has_value());
+  inbox_.Offer(Offer(4, second_));
+  EXPECT_TRUE(absl::IsCancelled(*second_));
+  EXPECT_TRUE(absl::IsCancelled(inbox_.CalledOff()));
+}
+
+TEST_F(FormationInboxTest, LeavingLetsTheActiveGroupGoOn) {
+  inbox_.SetActive(group_[1].get(), 5);
+  inbox_.Leave(absl::CancelledError("leaves"));
+  EXPECT_OK(group_[1]->status());
+}
+
+TEST_F(FormationInboxTest, AbortActiveEndsOnlyAGroupThatRuns) {
+  const auto reason = [](const Collective&) { return kGone; };
+  inbox_.AbortActive(reason);
+  EXPECT_OK(inbox_.CalledOff());
+  inbox_.SetActive(group_[1].get(), 5);
+  inbox_.AbortActive(reason);
+  EXPECT_FALSE(group_[1]->status().ok());
+}
+
 }  // namespace
 }  // namespace phalanx

@@ -136,6 +136,66 @@ TEST_F(MembershipTest, ANewerHeartbeatOfARankReplacesTheOlder) {
   EXPECT_TRUE(membership_.Missing().empty());
 }
 
+TEST_F(MembershipTest, ASilentRankIsLostThoughItsStreamIsOpen) {
+  const int64_t stream = membership_.HeartbeatOpened(1);
+  membership_.SetActive(group_[0].get());
+  for (int i = 0; i < kSilentTicks; ++i) membership_.Tick();
+  EXPECT_OK(group_[0]->status());
+
+  membership_.Tick();
+
+  const Reason reason = ReasonOf(group_[0]->status());
+  EXPECT_EQ(reason.word, "GROUP_LOST");
+  EXPECT_EQ(reason.metadata.at("rank"), "1");
+  EXPECT_EQ(reason.metadata.at("cause"), "no heartbeat for 3 s");
+  EXPECT_EQ(membership_.Missing(), std::vector<int>({1}));
+  EXPECT_FALSE(membership_.HeartbeatCame(1, stream));  // It must come anew.
+}
+
+TEST_F(MembershipTest, ABeatOfASecondKeepsARankForEver) {
+  const int64_t stream = membership_.HeartbeatOpened(1);
+  membership_.SetActive(group_[0].get());
+  for (int i = 0; i < 100; ++i) {
+    for (int tick = 0; tick < kTicksPerBeat; ++tick) membership_.Tick();
+    EXPECT_TRUE(membership_.HeartbeatCame(1, stream));
+  }
+  EXPECT_OK(group_[0]->status());
+}
+
+TEST_F(MembershipTest, AnOlderStreamsBeatsDoNotCount) {
+  const int64_t first = membership_.HeartbeatOpened(1);
+  membership_.HeartbeatOpened(1);
+  EXPECT_FALSE(membership_.HeartbeatCame(1, first));
+}
+
+TEST_F(MembershipTest, ALossWhileAGroupFormsCallsItOff) {
+  const int64_t stream = membership_.HeartbeatOpened(1);
+  EXPECT_OK(membership_.Join(Identity(1), 0));
+  ASSERT_OK(membership_.WaitWhole());
+  EXPECT_OK(membership_.CalledOff());
+
+  membership_.HeartbeatClosed(1, stream);
+
+  EXPECT_EQ(ReasonOf(membership_.CalledOff()).metadata.at("rank"), "1");
+}
+
+TEST_F(MembershipTest, StopCallsAFormingOff) {
+  membership_.Stop();
+  EXPECT_FALSE(membership_.CalledOff().ok());
+}
+
+TEST_F(MembershipTest, AbortActiveEndsTheGroupWithWhatIsSaidOfIt) {
+  const auto reason = [](const Collective& group) {
+    return absl::UnavailableError("of " + std::to_string(group.size()));
+  };
+  membership_.AbortActive(reason);  // There is none.
+
+  membership_.SetActive(group_[0].get());
+  membership_.AbortActive(reason);
+
+  EXPECT_EQ(ReasonOf(group_[0]->status()).metadata.at("cause"), "of 2");
+}
+
 TEST_F(MembershipTest, AJoinDiesWithItsHeartbeat) {
   const int64_t stream = membership_.HeartbeatOpened(1);
   EXPECT_OK(membership_.Join(Identity(1), 0));
