@@ -2,19 +2,23 @@
 
 #include <grpc/grpc.h>
 
-#include <algorithm>
 #include <chrono>
 #include <future>
 #include <thread>
+#include <utility>
 
 #include "common/log.h"
 
 namespace phalanx {
 namespace {
 
-// A call that is on its way when the door shuts hears why; later ones are
-// refused by the host and go elsewhere sooner.
+// Who comes to a closed door hears why, and goes elsewhere. Then the door goes
+// too, for those whose connection a balancer keeps here. gRPC answers CANCELLED
+// to a call that meets this moment, so it is one in which nobody comes: after
+// the first of these times, and this much without a call; or at the second.
 constexpr double kRefusalSeconds = 2;
+constexpr double kRefusalMostSeconds = 5;
+constexpr double kQuietSeconds = 0.25;
 // What has ended may still have to be written, to a slow client.
 constexpr double kGraceSeconds = 2;
 // Calls that are no streams of ours: short ones, and watches of health, which
@@ -55,9 +59,27 @@ bool Drain::NoStream() const {
   return parts_.admission.held() == 0 && parts_.service.streams() == 0;
 }
 
-void Drain::AwaitNoStream(double until_seconds) {
-  while (!NoStream() && clock_.now_seconds() < until_seconds)
-    if (parts_.stop.AwaitFor(2, kLookSeconds)) return;
+// Whether streams, time or patience are over; else after a short while.
+bool Drain::Over(double until_seconds) {
+  return NoStream() || clock_.now_seconds() >= until_seconds ||
+         parts_.stop.AwaitFor(2, kLookSeconds);
+}
+
+void Drain::AwaitQuiet(double until_seconds) {
+  const double began_seconds = clock_.now_seconds();
+  double quiet_since_seconds = began_seconds;
+  int64_t turned_away = 0;
+  while (!Over(until_seconds)) {
+    const double now = clock_.now_seconds();
+    if (parts_.admission.turned_away() != turned_away)
+      quiet_since_seconds = now;
+    turned_away = parts_.admission.turned_away();
+    const double waited = now - began_seconds;
+    if (waited >= kRefusalMostSeconds ||
+        (waited >= kRefusalSeconds &&
+         now - quiet_since_seconds >= kQuietSeconds))
+      return;
+  }
 }
 
 // Again and again, for those that were let in and are streams only now.
@@ -72,20 +94,37 @@ void Drain::HandOver() {
     LogWarning("gateway", "streams handed over", {{"streams", count}});
 }
 
+// Closes all connections; `ended`: when Shutdown, if it was called, returns.
+// What they still carry is no stream of ours.
+void Drain::Close(std::future<void> ended) {
+  if (ended.valid() &&
+      ended.wait_for(kOthersGrace) == std::future_status::ready)
+    return;
+  // Before Shutdown, if that was not called yet: to clients it is a connection
+  // that broke, UNAVAILABLE, rather than CANCELLED.
+  grpc_server_cancel_all_calls(parts_.server.c_server());
+  if (ended.valid())
+    ended.wait();
+  else
+    parts_.server.Shutdown(std::chrono::system_clock::now());
+}
+
 void Drain::Run(const Times& times) {
   parts_.stop.AwaitFor(2, times.delay_seconds);
   parts_.admission.Close();
   LogInfo("gateway", "refusing", {{"requests", parts_.admission.held()}});
   const double end_seconds = clock_.now_seconds() + times.timeout_seconds;
-  AwaitNoStream(std::min(end_seconds, clock_.now_seconds() + kRefusalSeconds));
-  // Sends GOAWAY, then waits for every call.
-  const auto ended =
-      std::async(std::launch::async, [this] { parts_.server.Shutdown(); });
-  AwaitNoStream(end_seconds);
+  AwaitQuiet(end_seconds);
+  std::future<void> ended;
+  if (!Over(end_seconds)) {
+    // Sends GOAWAY, then waits for every call.
+    ended =
+        std::async(std::launch::async, [this] { parts_.server.Shutdown(); });
+    while (!Over(end_seconds)) {
+    }
+  }
   HandOver();
-  if (ended.wait_for(kOthersGrace) != std::future_status::ready)
-    grpc_server_cancel_all_calls(parts_.server.c_server());
-  ended.wait();
+  Close(std::move(ended));
 }
 
 }  // namespace phalanx

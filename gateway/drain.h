@@ -3,6 +3,8 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <future>
+
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "gateway/admission/admission.h"
@@ -30,9 +32,10 @@ class StopCount {
 
 // Ends the public server with no stream lost. Health says already that nobody
 // should come. For the delay all goes on; then new requests are refused
-// DRAINING, and soon no connection is taken any more and those that are open
-// get GOAWAY; streams go on until none is left or the timeout is over, when
-// the rest end DRAINING. A second stop ends all waiting. Main's thread.
+// DRAINING, and when nobody comes for a moment no connection is taken any more
+// and those that are open get GOAWAY; streams go on until none is left or the
+// timeout is over, when the rest end DRAINING. A second stop ends all waiting.
+// Main's thread.
 class Drain {
  public:
   struct Times {
@@ -55,8 +58,10 @@ class Drain {
 
  private:
   bool NoStream() const;
-  void AwaitNoStream(double until_seconds);
+  bool Over(double until_seconds);
+  void AwaitQuiet(double until_seconds);
   void HandOver();
+  void Close(std::future<void> ended);
 
   const Parts parts_;
   const MonotonicClock clock_;

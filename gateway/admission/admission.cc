@@ -6,9 +6,11 @@
 namespace phalanx {
 
 absl::StatusOr<Ticket> Admission::Enter() {
-  if (closed_.load())
+  if (closed_.load()) {
+    turned_away_.fetch_add(1);
     return ReasonedError(absl::StatusCode::kUnavailable, "DRAINING",
                          "this gateway is shutting down");
+  }
   if (held_.fetch_add(1) >= limit_) {
     held_.fetch_sub(1);
     return ReasonedError(absl::StatusCode::kResourceExhausted, "QUEUE_FULL",

@@ -29,6 +29,8 @@ class Admission {
   // Lets nobody in any more.
   void Close() { closed_.store(true); }
   bool closed() const { return closed_.load(); }
+  // How many came since.
+  int64_t turned_away() const { return turned_away_.load(); }
   int64_t held() const { return held_.load(); }
   int64_t limit() const { return limit_; }
 
@@ -39,6 +41,7 @@ class Admission {
   std::atomic<int64_t> held_{0};
   std::atomic<bool> draining_{false};
   std::atomic<bool> closed_{false};
+  std::atomic<int64_t> turned_away_{0};
 };
 
 // One place; given back when it dies. Move only.

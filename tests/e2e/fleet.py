@@ -124,8 +124,11 @@ class Fleet:
             process.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def path(self, name):
+        return f"{self._folder}/{name}"
+
     def address(self, group):
-        return f"unix:{self._folder}/{group}.sock"
+        return "unix:" + self.path(group + ".sock")
 
     def worker(self, group, *flags, listen=None):
         """A group of one rank."""

@@ -77,14 +77,20 @@ class TwoGroupsTest(unittest.TestCase):
             homes |= found
         self.assertEqual(homes, {"a", "b"})
 
-    def test_a_killed_group_leaves_the_work_to_the_other(self):
-        answer = Answer(self.gateway.generate(ids_request([54, 71, 78]))).ids()
+    def test_a_killed_group_leaves_its_streams_and_the_work_to_the_other(self):
+        request = ids_request([54, 71, 78], max_tokens=1500)
+        whole = Answer(self.gateway.generate(request)).ids()
+        running = self.streams(2, request)
 
         self.workers["a"].signal(signal.SIGKILL)
-        self.gateway.wait_state("a", "forming")
 
+        moved = Answer(running["a"][0])
+        notices = [event.notice.kind for event in moved.events if event.HasField("notice")]
+        self.assertEqual(notices, [stubs.inference.Notice.RESUMED])
+        self.assertEqual(whole[-len(moved.ids()) :], moved.ids())
+        self.assertEqual(moved.events[-1].summary.completion_tokens, len(whole))
+        self.gateway.wait_state("a", "forming")
         self.assertEqual(list(map(len, self.streams(2).values())), [0, 2])
-        self.assertEqual(Answer(self.gateway.generate(ids_request([54, 71, 78]))).ids(), answer)
         self.assertTrue(self.gateway.serving())
 
     def test_a_group_that_drains_finishes_its_streams_and_gets_no_more(self):
@@ -103,7 +109,8 @@ class SilentLeaderTest(unittest.TestCase):
     def test_streams_of_a_stopped_leader_hear_of_it(self):
         with Fleet() as fleet:
             worker = fleet.worker("a")
-            gateway = fleet.gateway("a")
+            # There is no other group to go on in.
+            gateway = fleet.gateway("a", flags=("--resume-wait-seconds", "0"))
             stream = gateway.generate(long_request())
             self.assertEqual(group_of(stream), "a")
             next(stream)
@@ -159,11 +166,14 @@ class NameTest(unittest.TestCase):
             gateway.wait_state("a", "ready")
 
             first.kill()
-            fleet.worker("a", listen=f"127.0.0.2:{port}")
+            second = fleet.worker("a", listen=f"127.0.0.2:{port}")
             names.address = "127.0.0.2"
 
-            gateway.wait_state("a", "forming")
-            gateway.wait_state("a", "ready", MOVE_SECONDS)
+            until(
+                lambda: gateway.groups()["a"].ranks[0].worker.pid == second.pid,
+                MOVE_SECONDS,
+                "the second worker is found",
+            )
 
 
 class FlagsTest(unittest.TestCase):
