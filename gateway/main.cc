@@ -140,8 +140,7 @@ absl::Status Serve(GatewayConfig& config, absl::Notification& stop) {
   ActiveRequests active;
   Health health;
   GatewayMetrics metrics(texts.model.name, kGroup,
-                         static_cast<int>(config.workers.size()), admission,
-                         clock);
+                         static_cast<int>(config.workers.size()), admission);
   Router router({{.name = kGroup, .addresses = config.workers}},
                 [&](bool ready) { health.SetReady(ready); },
                 texts.tokenizer == nullptr ? 0 : texts.tokenizer->vocab_size(),

@@ -8,6 +8,8 @@
 namespace phalanx {
 
 RequestOutcome OutcomeOf(const absl::Status& error) {
+  // It ran until its client stopped reading.
+  if (ReasonOf(error).word == "SLOW_READER") return RequestOutcome::kCancelled;
   switch (error.code()) {
     case absl::StatusCode::kCancelled:
       return RequestOutcome::kCancelled;

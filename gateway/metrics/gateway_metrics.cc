@@ -24,11 +24,12 @@ double WallSeconds() {
 
 GatewayMetrics::GatewayMetrics(const std::string& model,
                                const std::string& group, int ranks,
-                               const Admission& admission, const Clock& clock)
+                               const Admission& admission)
     : admission_(admission),
       calls_(registry_),
-      requests_(model, group, calls_, clock, registry_),
-      group_(group, ranks, WallSeconds, calls_, registry_),
+      engines_(model, registry_),
+      requests_(model, group, calls_, registry_),
+      group_(group, ranks, WallSeconds, calls_, engines_, registry_),
       grpc_({"phalanx.v1.Inference", "phalanx.v1.Admin",
              "grpc.reflection.v1alpha.ServerReflection"},
             registry_) {

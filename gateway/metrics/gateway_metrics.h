@@ -7,11 +7,11 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "common/clock.h"
 #include "common/metrics/grpc_metrics.h"
 #include "common/metrics/metric_registry.h"
 #include "common/metrics/metrics_server.h"
 #include "gateway/admission/admission.h"
+#include "gateway/metrics/engine_metrics.h"
 #include "gateway/metrics/group_metrics.h"
 #include "gateway/metrics/request_metrics.h"
 #include "gateway/metrics/worker_calls.h"
@@ -23,9 +23,9 @@ namespace phalanx {
 // the group is watched, outlives group, services and servers.
 class GatewayMetrics {
  public:
-  // `model` is what clients call it. Admission and clock are lent.
+  // `model` is what clients call it. Admission is lent.
   GatewayMetrics(const std::string& model, const std::string& group, int ranks,
-                 const Admission& admission, const Clock& clock);
+                 const Admission& admission);
 
   // Serves them at HOST:PORT; "off": nowhere. /readyz says whether a
   // group of `router`, which outlives the server, is ready. Errors are
@@ -49,6 +49,7 @@ class GatewayMetrics {
   const Admission& admission_;
   MetricRegistry registry_;
   WorkerCalls calls_;
+  EngineMetrics engines_;
   RequestMetrics requests_;
   GroupMetrics group_;
   GrpcServerMetrics grpc_;

@@ -38,6 +38,7 @@ constexpr Row kRows[] = {
      "deadline_unmeetable"},
     {StatusCode::kResourceExhausted, "RATE_LIMITED", "rejected",
      "rate_limited"},
+    {StatusCode::kResourceExhausted, "SLOW_READER", "cancelled", nullptr},
     {StatusCode::kUnavailable, "STARTING", "rejected", "no_ready_group"},
     {StatusCode::kUnavailable, "NO_READY_GROUP", "rejected", "no_ready_group"},
     {StatusCode::kUnavailable, "DRAINING", "rejected", "draining"},
