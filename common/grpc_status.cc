@@ -14,6 +14,8 @@ namespace {
 // every byte that is not printable ASCII spelled as three.
 constexpr int64_t kMaxMessageBytes = 2 * kKiB;
 constexpr int64_t kMaxMetadataBytes = 512;  // Of one value.
+constexpr int64_t kMaxTokenBytes =
+    1 * kKiB;  // Of resume_token: useless if cut.
 
 // The front of `text` that takes at most `limit` bytes on the wire, cut between
 // code points, since half of one would make the details undecodable.
@@ -38,7 +40,8 @@ grpc::Status ToGrpc(const absl::Status& status) {
   Reason reason = ReasonOf(status);
   if (reason.word.empty()) return {code, message};
   for (auto& [key, value] : reason.metadata)
-    value = Cut(value, kMaxMetadataBytes);
+    value =
+        Cut(value, key == "resume_token" ? kMaxTokenBytes : kMaxMetadataBytes);
   google::rpc::Status details;
   details.set_code(static_cast<int>(code));
   details.set_message(message);

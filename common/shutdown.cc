@@ -11,9 +11,10 @@ namespace phalanx {
 namespace {
 
 // SIGUSR2 is how the destructor ends the waiting thread.
-sigset_t WaitedSignals() {
+sigset_t WaitedSignals(bool with_quit) {
   sigset_t set;
   sigemptyset(&set);
+  if (with_quit) sigaddset(&set, SIGQUIT);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGUSR2);
@@ -22,9 +23,10 @@ sigset_t WaitedSignals() {
 
 }  // namespace
 
-ShutdownSignals::ShutdownSignals(std::function<void(int)> on_signal)
-    : on_signal_(std::move(on_signal)) {
-  const sigset_t set = WaitedSignals();
+ShutdownSignals::ShutdownSignals(std::function<void(int)> on_signal,
+                                 std::function<void()> on_quit)
+    : on_signal_(std::move(on_signal)), on_quit_(std::move(on_quit)) {
+  const sigset_t set = WaitedSignals(on_quit_ != nullptr);
   CHECK(pthread_sigmask(SIG_BLOCK, &set, nullptr) == 0);
   signal(SIGPIPE, SIG_IGN);
   thread_ = std::thread([this, set] {
@@ -35,7 +37,11 @@ ShutdownSignals::ShutdownSignals(std::function<void(int)> on_signal)
       // A stranger may send it too.
       if (number == SIGUSR2 && ending_.load()) return;
       if (number == SIGUSR2) continue;
-      on_signal_(++count);
+      if (number == SIGQUIT) {
+        on_quit_();
+      } else {
+        on_signal_(++count);
+      }
     }
   });
 }
@@ -47,7 +53,7 @@ ShutdownSignals::~ShutdownSignals() {
 }
 
 void UnblockShutdownSignals() {
-  const sigset_t set = WaitedSignals();
+  const sigset_t set = WaitedSignals(/*with_quit=*/true);
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "gateway/router/router.h"
+
 namespace phalanx {
 
 // What phalanx-gateway is told on its command line.
@@ -15,8 +17,15 @@ struct GatewayConfig {
   std::string address = "127.0.0.1:0";
   std::string admin_address = "127.0.0.1:0";
   std::string metrics_listen = "127.0.0.1:0";  // "off": nowhere.
-  std::vector<std::string> workers;  // workers[r]: where rank r listens.
+  std::vector<GroupSpec> groups;               // At least one.
   int64_t max_requests = 1024;
+  double drain_delay_seconds = 5;
+  double drain_timeout_seconds = 300;
+  // How many groups a stream may lose, how long it waits for one, and the file
+  // with the key of its tokens; empty: a key of this process alone.
+  int64_t resume_max = 3;
+  double resume_wait_seconds = 30;
+  std::string resume_key_file;
   std::optional<uint64_t> seed;  // Of requests that bring none; else drawn.
   bool insecure_bind = false;
 };

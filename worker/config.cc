@@ -29,6 +29,19 @@ void AddIdentity(CLI::App& app, WorkerConfig& config) {
                  "The first epoch is above this");
 }
 
+void AddEnds(CLI::App& app, WorkerConfig& config) {
+  app.add_option("--step-timeout", config.step_timeout_seconds,
+                 "Seconds that a step may take before its group is given up; a "
+                 "step with more rows than max-running, as many times longer")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  app.add_option("--drain-timeout", config.drain_timeout_seconds,
+                 "Seconds that SIGTERM leaves to what runs; a second SIGTERM "
+                 "leaves none")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
+}
+
 void AddModel(CLI::App& app, WorkerConfig& config) {
   app.add_option("--device", config.device,
                  "What computes; cuda needs libphalanx_cuda.so beside this "
@@ -107,12 +120,15 @@ int ParseWorkerFlags(int argc, char** argv, WorkerConfig& config) {
       "phalanx-worker: one rank of a tensor-parallel group.\n"
       "Started by `phalanx serve`, one for each GPU or NUMA node. Ranks find "
       "rank 0, agree on an epoch, and run every step together.\n"
+      "SIGTERM drains and exits 0, a second one ends at once; SIGQUIT writes a "
+      "line of diagnostics.\n"
       "`phalanx-worker plan --help`: what a card would hold.");
   app.set_version_flag("--version", std::string("phalanx-worker ") + kVersion);
   AddIdentity(app, config);
   AddModel(app, config);
   AddMemory(app, config);
   AddLimits(app, config);
+  AddEnds(app, config);
   try {
     app.parse(argc, argv);
     // Not ->required(): that would hide an unknown flag.

@@ -29,6 +29,8 @@ struct WorkerConfig {
       0;            // 0: max_running whole contexts, if the budget allows.
   int threads = 0;  // 0: the CPUs allowed / tp_size.
   uint64_t epoch_floor = 0;
+  double step_timeout_seconds = 10;  // Of a decode step.
+  double drain_timeout_seconds = 300;
 };
 
 // Reads the command line. On success the return value is -1; else it is the

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -22,6 +24,7 @@
 #include "common/log.h"
 #include "common/shutdown.h"
 #include "common/status.h"
+#include "common/ticker.h"
 #include "common/version.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda_plugin/plugin_loader.h"
@@ -31,19 +34,23 @@
 #include "worker/collective/shm.h"
 #include "worker/config.h"
 #include "worker/cpu_share.h"
+#include "worker/diagnostics.h"
+#include "worker/engine/step_watchdog.h"
+#include "worker/group/heartbeat.h"
 #include "worker/group/rank_service.h"
+#include "worker/group/rank_stub.h"
 #include "worker/loaded_rank.h"
 #include "worker/metrics/rank_metrics.h"
+#include "worker/model_facts.h"
 #include "worker/plan_command.h"
 #include "worker/rank_plan.h"
 #include "worker/serve_rank.h"
 #include "worker/server/worker_service.h"
+#include "worker/stopper.h"
 
 namespace phalanx {
 namespace {
 
-// A rank that hangs on its way out is ended after this many seconds.
-constexpr unsigned kExitSeconds = 5;
 // How long the ranks of a new epoch wait for each other.
 constexpr double kMeetSeconds = 10;
 
@@ -62,7 +69,8 @@ class HostCollectives final : public CollectiveFactory {
   std::string NewId(uint64_t epoch) override { return NewShmName(epoch); }
 
   absl::StatusOr<std::unique_ptr<Collective>> Join(
-      uint64_t epoch, const std::string& unique_id) override {
+      uint64_t epoch, const std::string& unique_id,
+      const std::function<absl::Status()>& called_off) override {
     if (size_ == 1) return std::move(CreateLocalGroup(1).front());
     ShmConfig config;
     config.name = unique_id;
@@ -71,6 +79,7 @@ class HostCollectives final : public CollectiveFactory {
     config.epoch = epoch;
     config.spin = spin_;
     config.timeout_seconds = kMeetSeconds;
+    config.called_off = called_off;
     ASSIGN_OR_RETURN(std::unique_ptr<Collective> joined, JoinShmGroup(config));
     return metrics_.Watch(std::move(joined));
   }
@@ -178,6 +187,12 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(
   int port = 0;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(32 << 20);
+  // Gateways find a stopped rank by pings, as often as they like, also between
+  // two calls.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 100);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
   for (grpc::Service* service : services) builder.RegisterService(service);
   metrics.Watch(builder);
@@ -192,25 +207,6 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(
   LogInfo("worker", "listening",
           {{"address", address}, {"metrics", metrics.address()}});
   return server;
-}
-
-v1::ModelFacts ModelFactsOf(const ModelConfig& config,
-                            const GenerationConfig& generation) {
-  v1::ModelFacts facts;
-  facts.set_model_type(config.model_type);
-  facts.set_vocab_size(config.vocab_size);
-  facts.set_num_layers(static_cast<int32_t>(config.num_layers()));
-  facts.set_hidden_size(static_cast<int32_t>(config.hidden_size));
-  facts.set_num_experts(static_cast<int32_t>(config.num_experts));
-  facts.set_num_experts_per_token(
-      static_cast<int32_t>(config.num_experts_per_tok));
-  facts.set_weight_format("bf16");
-  for (const int32_t id : generation.eos_token_ids) facts.add_stop_ids(id);
-  facts.set_temperature(generation.temperature);
-  facts.set_top_p(generation.top_p);
-  facts.set_top_k(generation.top_k);
-  facts.set_min_p(generation.min_p);
-  return facts;
 }
 
 v1::WorkerStatus Facts(const Prepared& p, const WorkerConfig& flags) {
@@ -262,17 +258,6 @@ void AddMemory(const Prepared& p, LoadedRank& rank, v1::WorkerStatus& facts) {
   bank->set_category("offloaded_experts");
   bank->set_bytes(rank.bank_bytes());
   bank->set_allocated_bytes(rank.bank_bytes());
-}
-
-// To another rank: straight, and tried again soon, since ranks start together.
-std::unique_ptr<v1::Rank::StubInterface> RankStub(const std::string& address) {
-  grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
-  return v1::Rank::NewStub(grpc::CreateCustomChannel(
-      address, grpc::InsecureChannelCredentials(), arguments));
 }
 
 // Publishes how far loading is; the last time also as a line of the log.
@@ -333,32 +318,43 @@ absl::StatusOr<std::unique_ptr<LoadedRank>> Load(
   return rank;
 }
 
-// What a signal does; set once there is something to stop. Runs on the signal
-// thread.
-class Stopper {
- public:
-  // Null until set; called at once if a signal came before.
-  void Set(std::function<void()> action) {
-    MutexLock lock(mutex_);
-    action_ = std::move(action);
-    if (stop_.load() && action_ != nullptr) action_();
-  }
-  void Stop() {
-    alarm(kExitSeconds);
-    MutexLock lock(mutex_);
-    stop_.store(true);
-    if (action_ != nullptr) action_();
-  }
-  const std::atomic<bool>& stop() const { return stop_; }
-
- private:
-  Mutex mutex_;
-  std::function<void()> action_ ABSL_GUARDED_BY(mutex_);
-  std::atomic<bool> stop_{false};
+// What signals reach.
+struct Signalled {
+  Stopper stopper;
+  Diagnostics diagnostics;
 };
 
+// Ends a process whose engine thread hangs in its own work, so that the parent
+// starts another.
+[[noreturn]] void GiveUp(double seconds, int64_t rows) {
+  LogError("engine", "step hangs",
+           {{"cause", "the step did not end after its group was given up"},
+            {"seconds", seconds},
+            {"rows", rows}});
+  _exit(1);
+}
+
+// Sees the steps of this rank, and ends the group that `group` has if one is
+// late. Group: Membership or FormationInbox.
+template <typename Group>
+StepWatchdog Watchdog(const WorkerConfig& flags, const Clock& clock,
+                      RankMetrics& metrics, Group& group) {
+  return StepWatchdog(
+      {.step_seconds = flags.step_timeout_seconds,
+       .max_running = flags.max_running},
+      clock, metrics.steps(),
+      [&group](double seconds, int64_t rows) {
+        LogWarning("engine", "step is late",
+                   {{"seconds", seconds}, {"rows", rows}});
+        group.AbortActive([seconds](const Collective& collective) {
+          return LateStep(collective, seconds);
+        });
+      },
+      GiveUp);
+}
+
 absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
-                         Stopper& stopper) {
+                         Signalled& signalled) {
   MonotonicClock clock;
   StatusBoard board;
   RankMetrics metrics(MetricsOf(p, flags), board, *p.backend);
@@ -368,36 +364,49 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
   WorkerService worker_service(&inbox, board);
   const v1::WorkerStatus facts = Facts(p, flags);
   worker_service.Describe(facts);
+  StepWatchdog watchdog = Watchdog(flags, clock, metrics, membership);
+  const absl::Cleanup forget = [&] { signalled.diagnostics.Forget(); };
+  signalled.diagnostics.Set([&] {
+    return RankView{.rank = flags.rank,
+                    .now = board.Read(),
+                    .active_requests = inbox.active(),
+                    .step_age_seconds = watchdog.step_age_seconds(),
+                    .backend = p.backend.get()};
+  });
   ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server,
                    Listen(flags, {&rank_service, &worker_service}, metrics,
                           p.identity.address));
   ASSIGN_OR_RETURN(
       const std::unique_ptr<LoadedRank> rank,
-      Load(p, flags, facts, {board, worker_service, metrics, stopper.stop()}));
+      Load(p, flags, facts,
+           {board, worker_service, metrics, signalled.stopper.leaving()}));
   HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin, metrics);
-  GroupLeader leader(
-      p.identity, membership, factory,
-      [](const std::string& address)
-          -> std::unique_ptr<v1::Rank::StubInterface> {
-        return RankStub(address);
-      },
-      flags.epoch_floor);
-  Engine engine(p.plan.limits, rank->runner(), inbox, board, clock,
-                &metrics.steps());
-  stopper.Set([&] {
-    engine.Stop();
-    membership.Stop();
-  });
-  const absl::Status status =
-      ServeLeader(leader, membership, engine, board, stopper.stop());
-  stopper.Set(nullptr);
+  GroupLeader leader(p.identity, membership, factory, RankStub,
+                     flags.epoch_floor);
+  Engine engine(p.plan.limits, rank->runner(), inbox, board, clock, &watchdog);
+  const Ticker heartbeats(kHeartbeatTick, [&] { membership.Tick(); });
+  const Ticker steps(watchdog.tick(), [&] { watchdog.Tick(); });
+  signalled.stopper.Set({.drain =
+                             [&] {
+                               engine.Drain();
+                               membership.Stop();
+                             },
+                         .stop =
+                             [&] {
+                               engine.Stop();
+                               membership.Stop();
+                             }});
+  const absl::Status status = ServeLeader(leader, membership, engine, board,
+                                          signalled.stopper.leaving());
+  signalled.stopper.Forget();
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
   metrics.Stop();  // They read what goes now.
   return status;
 }
 
 absl::Status RunFollower(Prepared& p, const WorkerConfig& flags,
-                         Stopper& stopper) {
+                         Signalled& signalled) {
+  MonotonicClock clock;
   StatusBoard board;
   RankMetrics metrics(MetricsOf(p, flags), board, *p.backend);
   FormationInbox inbox;
@@ -405,21 +414,37 @@ absl::Status RunFollower(Prepared& p, const WorkerConfig& flags,
   WorkerService worker_service(nullptr, board);
   const v1::WorkerStatus facts = Facts(p, flags);
   worker_service.Describe(facts);
+  StepWatchdog watchdog = Watchdog(flags, clock, metrics, inbox);
+  const absl::Cleanup forget = [&] { signalled.diagnostics.Forget(); };
+  signalled.diagnostics.Set([&] {
+    return RankView{.rank = flags.rank,
+                    .now = board.Read(),
+                    .step_age_seconds = watchdog.step_age_seconds(),
+                    .backend = p.backend.get()};
+  });
   ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server,
                    Listen(flags, {&rank_service, &worker_service}, metrics,
                           p.identity.address));
   ASSIGN_OR_RETURN(
       const std::unique_ptr<LoadedRank> rank,
-      Load(p, flags, facts, {board, worker_service, metrics, stopper.stop()}));
+      Load(p, flags, facts,
+           {board, worker_service, metrics, signalled.stopper.leaving()}));
   HostCollectives factory(flags.rank, flags.tp_size, p.cpus.spin, metrics);
-  Follower follower(rank->runner(), board, &metrics.steps());
+  Follower follower(rank->runner(), board, &watchdog);
+  const Ticker steps(watchdog.tick(), [&] { watchdog.Tick(); });
   const std::unique_ptr<v1::Rank::StubInterface> leader =
       RankStub(flags.leader);
-  stopper.Set(
-      [&] { inbox.Abort(/*epoch=*/0, absl::CancelledError("shutting down")); });
-  const absl::Status status = ServeFollower(*leader, p.identity, inbox, factory,
-                                            follower, board, stopper.stop());
-  stopper.Set(nullptr);
+  const absl::Status leaves = absl::CancelledError("shutting down");
+  signalled.stopper.Set({.drain = [&] { inbox.Leave(leaves); },
+                         .stop =
+                             [&] {
+                               inbox.Leave(leaves);
+                               inbox.Abort(/*epoch=*/0, leaves);
+                             }});
+  const absl::Status status =
+      ServeFollower(*leader, p.identity, inbox, factory, follower, board,
+                    signalled.stopper.leaving());
+  signalled.stopper.Forget();
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
   metrics.Stop();  // They read what goes now.
   return status;
@@ -438,16 +463,20 @@ int Main(int argc, char** argv) {
   WorkerConfig flags;
   if (const int code = ParseWorkerFlags(argc, argv, flags); code >= 0)
     return code;
-  Stopper stopper;
-  ShutdownSignals signals([&](int) { stopper.Stop(); });
+  Signalled signalled{
+      .stopper = Stopper(std::chrono::milliseconds(
+          static_cast<int64_t>(1000 * flags.drain_timeout_seconds))),
+      .diagnostics = {}};
+  ShutdownSignals signals([&](int count) { signalled.stopper.OnSignal(count); },
+                          [&] { signalled.diagnostics.Write(); });
   SetLogContext({{"rank", flags.rank}});
   absl::StatusOr<Prepared> prepared = Prepare(flags);
   absl::Status status = prepared.status();
   if (status.ok())
-    status = flags.rank == 0 ? RunRankZero(*prepared, flags, stopper)
-                             : RunFollower(*prepared, flags, stopper);
+    status = flags.rank == 0 ? RunRankZero(*prepared, flags, signalled)
+                             : RunFollower(*prepared, flags, signalled);
   // Asked to stop while it loaded.
-  if (absl::IsCancelled(status) && stopper.stop().load())
+  if (absl::IsCancelled(status) && signalled.stopper.leaving().load())
     status = absl::OkStatus();
   if (!status.ok()) {
     LogError("worker", "cannot go on", {{"cause", status.message()}});

@@ -14,7 +14,7 @@ namespace phalanx {
 namespace {
 
 // Between tries to reach rank 0, or to form a group that just failed to.
-constexpr std::chrono::milliseconds kRetry{50};
+constexpr std::chrono::milliseconds kRetry{20};
 
 // A diverged rank or a broken device would only fail again: the process must
 // not go on, so that its parent starts a new one.
@@ -44,7 +44,8 @@ absl::Status Follow(FormationOffer offer, FormationInbox& inbox,
   }
   offer.done(absl::OkStatus());
   last_epoch = offer.epoch;
-  auto collective = factory.Join(offer.epoch, offer.unique_id);
+  auto collective = factory.Join(offer.epoch, offer.unique_id,
+                                 [&] { return inbox.CalledOff(); });
   if (!collective.ok())
     return absl::UnavailableError(collective.status().message());
   LogInfo("group", "formed", {{"epoch", offer.epoch}});
@@ -58,9 +59,9 @@ absl::Status Follow(FormationOffer offer, FormationInbox& inbox,
 
 absl::Status ServeLeader(GroupLeader& leader, Membership& membership,
                          Engine& engine, StatusBoard& board,
-                         const std::atomic<bool>& stop) {
+                         const std::atomic<bool>& leaving) {
   ShowWaiting(board, "waiting for every rank to join");
-  while (!stop.load()) {
+  while (!leaving.load()) {
     absl::StatusOr<ServingGroup> group = leader.Form();
     if (absl::IsCancelled(group.status())) break;
     if (!group.ok()) {
@@ -76,7 +77,7 @@ absl::Status ServeLeader(GroupLeader& leader, Membership& membership,
     membership.SetActive(nullptr);
     if (!status.ok()) {
       // On the way out the others may simply have gone first.
-      if (!stop.load())
+      if (!leaving.load())
         LogError("group", "lost",
                  {{"epoch", group->epoch}, {"cause", status.message()}});
       group->collective->Abort(status);
@@ -89,10 +90,11 @@ absl::Status ServeLeader(GroupLeader& leader, Membership& membership,
 absl::Status ServeFollower(v1::Rank::StubInterface& leader,
                            const RankIdentity& identity, FormationInbox& inbox,
                            CollectiveFactory& factory, Follower& follower,
-                           StatusBoard& board, const std::atomic<bool>& stop) {
+                           StatusBoard& board,
+                           const std::atomic<bool>& leaving) {
   uint64_t last_epoch = 0;
   std::unique_ptr<LeaderLink> link;
-  while (!stop.load()) {
+  while (!leaving.load()) {
     ShowWaiting(board, "waiting for rank 0 to form the group");
     if (link == nullptr || link->broken()) {
       link.reset();
@@ -104,8 +106,7 @@ absl::Status ServeFollower(v1::Rank::StubInterface& leader,
       link = *std::move(connected);
     }
     inbox.Reset();
-    // Reset forgets a stop or a loss that came before it.
-    if (stop.load()) break;
+    // Reset forgets a loss that came before it.
     if (link->broken()) continue;
     const absl::Status joined = link->Join(last_epoch);
     if (ReasonOf(joined).word == "VERSION_MISMATCH") {
@@ -121,7 +122,7 @@ absl::Status ServeFollower(v1::Rank::StubInterface& leader,
     if (!offer.has_value()) continue;
     const absl::Status status =
         Follow(*std::move(offer), inbox, factory, follower, last_epoch);
-    if (!status.ok() && !stop.load())
+    if (!status.ok() && !leaving.load())
       LogError("group", "lost",
                {{"epoch", last_epoch}, {"cause", status.message()}});
     if (Fatal(status)) return status;

@@ -18,16 +18,19 @@
 namespace phalanx {
 
 // Rank 0's life: form a group, serve it, and again when it is lost. Returns OK
-// once `stop` is set, else what this process cannot live with. Engine thread.
+// when the group has ended and `leaving` is set, else what this process cannot
+// live with. Engine thread.
 absl::Status ServeLeader(GroupLeader& leader, Membership& membership,
                          Engine& engine, StatusBoard& board,
-                         const std::atomic<bool>& stop);
+                         const std::atomic<bool>& leaving);
 
-// A follower's: find rank 0, join, follow, and again. The same results.
+// A follower's: find rank 0, join, follow, and again. The same results; it
+// follows a group that runs to its end, also when `leaving` is set.
 absl::Status ServeFollower(v1::Rank::StubInterface& leader,
                            const RankIdentity& identity, FormationInbox& inbox,
                            CollectiveFactory& factory, Follower& follower,
-                           StatusBoard& board, const std::atomic<bool>& stop);
+                           StatusBoard& board,
+                           const std::atomic<bool>& leaving);
 
 }  // namespace phalanx
 

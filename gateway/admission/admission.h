@@ -21,9 +21,13 @@ class Admission {
   // Close was called.
   absl::StatusOr<Ticket> Enter();
 
+  // This gateway is about to go: all may still come in, but nobody should be
+  // sent here any more.
+  void BeginDrain() { draining_.store(true); }
+  bool draining() const { return draining_.load(); }
+
   // Lets nobody in any more.
   void Close() { closed_.store(true); }
-
   bool closed() const { return closed_.load(); }
   int64_t held() const { return held_.load(); }
   int64_t limit() const { return limit_; }
@@ -33,6 +37,7 @@ class Admission {
 
   const int64_t limit_;
   std::atomic<int64_t> held_{0};
+  std::atomic<bool> draining_{false};
   std::atomic<bool> closed_{false};
 };
 

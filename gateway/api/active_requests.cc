@@ -54,13 +54,22 @@ int64_t ActiveRequests::CancelTag(const std::string& tag) {
   return CancelEach(named);
 }
 
-int64_t ActiveRequests::CancelAll() {
-  std::vector<Entry> named;
-  {
-    MutexLock lock(mutex_);
-    for (const auto& [id, entry] : entries_) named.push_back(entry);
+std::vector<ActiveRequests::Entry> ActiveRequests::All() {
+  std::vector<Entry> all;
+  MutexLock lock(mutex_);
+  for (const auto& [id, entry] : entries_) all.push_back(entry);
+  return all;
+}
+
+int64_t ActiveRequests::CancelAll() { return CancelEach(All()); }
+
+int64_t ActiveRequests::DrainAll() {
+  int64_t count = 0;
+  for (const Entry& entry : All()) {
+    const std::shared_ptr<Stream> stream = entry.stream.lock();
+    if (stream != nullptr && stream->EndForDrain()) ++count;
   }
-  return CancelEach(named);
+  return count;
 }
 
 }  // namespace phalanx

@@ -22,6 +22,9 @@ class ActiveRequests {
     // Ends the stream CANCELLED/CLIENT; false if it was over already. Called
     // without this registry's lock.
     virtual bool CancelByClient() = 0;
+    // Ends the stream UNAVAILABLE/DRAINING{resume_token}, so that its client
+    // goes on elsewhere; otherwise as CancelByClient.
+    virtual bool EndForDrain() = 0;
   };
 
   // ALREADY_EXISTS/REQUEST_ACTIVE if a stream of this id runs. The registry
@@ -35,12 +38,16 @@ class ActiveRequests {
   int64_t CancelTag(const std::string& tag);
   int64_t CancelAll();
 
+  // Hands every stream over to other gateways; how many there were.
+  int64_t DrainAll();
+
  private:
   struct Entry {
     std::string tag;
     std::weak_ptr<Stream> stream;
   };
 
+  std::vector<Entry> All();
   static int64_t CancelEach(const std::vector<Entry>& entries);
 
   Mutex mutex_;

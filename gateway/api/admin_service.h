@@ -31,6 +31,9 @@ class AdminService final : public v1::Admin::CallbackService {
                                       const v1::GetStatusRequest* request,
                                       v1::GetStatusResponse* response) override;
 
+  // What GetStatus answers. Any thread.
+  v1::GetStatusResponse Status() const;
+
  private:
   const std::string model_;
   const std::string metrics_address_;

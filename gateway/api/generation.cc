@@ -6,6 +6,7 @@
 #include "common/grpc_status.h"
 #include "common/log.h"
 #include "common/reason.h"
+#include "gateway/api/later.h"
 
 namespace phalanx {
 namespace {
@@ -32,33 +33,39 @@ bool IsDue(double elapsed_seconds, double timeout_seconds) {
 }  // namespace
 
 Generation::Generation(const Shared& shared, PreparedRequest request,
-                       Ticket ticket, Router::Route route,
+                       Origin origin, Ticket ticket, Router::Route route,
                        const Arrival& arrival)
     : place_(shared.live),
       shared_(shared),
       request_(std::move(request)),
-      route_(std::move(route)),
+      origin_(std::move(origin)),
       arrival_(arrival),
-      worker_(*this),
-      text_(request_, shared.tokenizer),
       ticket_(std::move(ticket)),
+      queue_(request_.request_id),
       tally_(shared.observer, shared.clock,
              {.priority = request_.worker.priority(),
-              .arrived_seconds = arrival.seconds},
-             request_.worker.prompt_ids_size()) {}
+              .arrived_seconds = arrival.seconds,
+              .group = route.index()},
+             request_.worker.prompt_ids_size()),
+      numerics_id_(request_.accepted.numerics_id()),
+      replay_(shared.limits) {
+  for (int i = 0; i < request_.n; ++i)
+    slots_.emplace_back(request_, shared.tokenizer, i);
+  Settle(std::move(route));
+}
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* Generation::Begin(
-    const Shared& shared, PreparedRequest request, Ticket ticket,
+    const Shared& shared, PreparedRequest request, Origin origin, Ticket ticket,
     Router::Route route, const Arrival& arrival) {
   auto generation = std::make_shared<Generation>(
-      shared, std::move(request), std::move(ticket), std::move(route), arrival);
+      shared, std::move(request), std::move(origin), std::move(ticket),
+      std::move(route), arrival);
   generation->Start();
   return generation.get();
 }
 
 void Generation::Start() {
-  Action action;
-  bool run;
+  ToDo todo;
   {
     // Held while the registry learns of the stream, so that no Cancel comes
     // before all is in place.
@@ -66,173 +73,33 @@ void Generation::Start() {
     self_ = shared_from_this();
     absl::Status entered =
         shared_.active.Add(request_.request_id, request_.tag, weak_from_this());
-    run = registered_ = entered.ok();
-    if (run) {
+    registered_ = entered.ok();
+    if (registered_) {
       tally_.Begin();
-      EnqueueAccepted();
-      worker_started_ = true;
-      ++calls_open_;
+      RestoreChoices();
+      GoOn(todo);
     } else {
-      End(std::move(entered));
+      End(std::move(entered), todo);
     }
-    action = Next();
+    todo.action = Next();
   }
-  Act(action);
-  if (run) worker_.Start(route_.group().leader(), request_.worker);
-}
-
-void Generation::EnqueueAccepted() {
-  v1::GenerateEvent event;
-  *event.mutable_accepted() = request_.accepted;
-  event.mutable_accepted()->set_group(route_.group().name());
-  Enqueue(std::move(event));
-  if (!request_.truncated) return;
-  v1::GenerateEvent notice;
-  notice.mutable_notice()->set_kind(v1::Notice::TRUNCATED);
-  notice.mutable_notice()->set_detail(
-      absl::StrCat("max_tokens was cut to ", request_.worker.max_tokens(),
-                   ", the rest of the context"));
-  Enqueue(std::move(notice));
-}
-
-void Generation::Enqueue(v1::GenerateEvent event) {
-  event.set_request_id(request_.request_id);
-  event.set_seq(++seq_);
-  queue_.push_back({.bytes = Serialize(event),
-                    .delta = event.has_delta(),
-                    .tokens = tally_.tokens()});
-  tally_.Buffered(static_cast<int64_t>(queue_.back().bytes.Length()));
-}
-
-bool Generation::OnWorkerEvent(const v1::WorkerGenerateEvent& event) {
-  const bool finished = event.has_finished();
-  std::vector<v1::Delta> deltas = text_.Push(event.tokens());
-  Action action;
-  bool read_on;
-  const bool stopped = text_.matched_stop().has_value();
-  {
-    MutexLock lock(mutex_);
-    if (end_.has_value()) {
-      tally_.Late(event.tokens_size());
-    } else {
-      if (event.has_queue_seconds())
-        tally_.Admitted(event.queue_seconds(), event.cached_tokens());
-      tally_.Tokens(text_.tokens(), text_.reasoning_tokens());
-      for (v1::Delta& delta : deltas) {
-        v1::GenerateEvent out;
-        *out.mutable_delta() = std::move(delta);
-        Enqueue(std::move(out));
-      }
-      if (finished || stopped) EnqueueEnd(event);
-    }
-    action = Next();
-    read_on = queue_.size() < kMaxQueued || end_.has_value();
-    if (!read_on) {
-      worker_.Pause();
-      worker_paused_ = true;
-      tally_.Paused();
-    }
-  }
-  Act(action);
-  // The worker's call is open until OnWorkerEnd, so this object lives.
-  if (stopped && !finished) worker_.Cancel();
-  return read_on;
-}
-
-void Generation::EnqueueEnd(const v1::WorkerGenerateEvent& event) {
-  for (v1::Delta& delta : text_.Flush()) {
-    v1::GenerateEvent out;
-    *out.mutable_delta() = std::move(delta);
-    Enqueue(std::move(out));
-  }
-  v1::GenerateEvent out;
-  v1::Finished& finished = *out.mutable_finished();
-  if (text_.matched_stop().has_value()) {
-    outcome_ = RequestOutcome::kStopString;
-    finished.set_reason(v1::FINISH_REASON_STOP_STRING);
-    finished.set_matched_stop_string(*text_.matched_stop());
-  } else if (event.finished().reason() == v1::WorkerFinished::STOP) {
-    outcome_ = RequestOutcome::kStop;
-    finished.set_reason(v1::FINISH_REASON_STOP);
-    finished.set_matched_stop_id(event.finished().stop_id());
-  } else {
-    outcome_ = RequestOutcome::kLength;
-    finished.set_reason(v1::FINISH_REASON_LENGTH);
-  }
-  Enqueue(std::move(out));
-
-  const double total = tally_.total_seconds();
-  const double decode = total - tally_.first_token_seconds();
-  const int64_t tokens = text_.tokens();
-  v1::GenerateEvent last;
-  v1::Summary& summary = *last.mutable_summary();
-  summary.set_prompt_tokens(request_.worker.prompt_ids_size());
-  summary.set_cached_tokens(tally_.cached_tokens());
-  summary.set_completion_tokens(tokens);
-  summary.set_reasoning_tokens(text_.reasoning_tokens());
-  summary.set_queue_seconds(tally_.queue_seconds());
-  summary.set_time_to_first_token_seconds(tally_.first_token_seconds());
-  summary.set_decode_seconds(decode);
-  summary.set_total_seconds(total);
-  summary.set_tokens_per_second(
-      tokens > 1 && decode > 0 ? static_cast<double>(tokens - 1) / decode : 0);
-  Enqueue(std::move(last));
-  End(absl::OkStatus());
-}
-
-// What a worker's status means to a client. A transport that broke, or an epoch
-// that is over, is a lost group.
-absl::Status Generation::LostError(const absl::Status& status) const {
-  const std::string word = ReasonOf(status).word;
-  // Every refusal of a worker has a reason; what has none comes from gRPC.
-  const bool broken =
-      word.empty() && (absl::IsUnavailable(status) ||
-                       absl::IsCancelled(status) || absl::IsUnknown(status));
-  if (!broken && word != "STALE_EPOCH") return status;
-  return ReasonedError(
-      absl::StatusCode::kUnavailable, "GROUP_LOST",
-      absl::StrCat("group ", route_.group().name(), " was lost in epoch ",
-                   request_.worker.epoch(), ": ", status.message()),
-      {{"epoch", absl::StrCat(request_.worker.epoch())},
-       {"rank", "0"},
-       {"cause", std::string(status.message())}});
-}
-
-void Generation::OnWorkerEnd(const absl::Status& status) {
-  Action action;
-  {
-    MutexLock lock(mutex_);
-    tally_.WorkerEnded(status.code());
-    if (!end_.has_value()) {
-      End(status.ok() ? ReasonedError(absl::StatusCode::kInternal, "BUG",
-                                      "the worker ended without a finish")
-                      : LostError(status));
-    }
-    action = Next();
-  }
-  if (absl::IsUnavailable(status) || absl::IsFailedPrecondition(status))
-    route_.group().Refresh();
-  Act(action);
-  Leave();
+  Do(todo);
 }
 
 void Generation::OnWriteDone(bool ok) {
   if (!ok) EndEarly(CancelledBy("DISCONNECTED", "the client went away"));
-  Action action;
-  bool resume;
+  ToDo todo;
   {
     MutexLock lock(mutex_);
     writing_ = false;
-    if (!ok) ClearQueue();
-    resume = worker_paused_ && queue_.size() < kMaxQueued / 2;
-    if (resume) {
-      worker_paused_ = false;
-      tally_.Resumed();
+    if (!ok) {
+      tally_.Buffered(-queue_.bytes());
+      queue_.Clear();
     }
-    action = Next();
+    if (queue_.size() < kMaxQueued / 2) ResumeLegs(todo);
+    todo.action = Next();
   }
-  if (resume) worker_.Resume();
-  Act(action);
+  Do(todo);
 }
 
 void Generation::OnCancel() {
@@ -258,43 +125,42 @@ absl::Status Generation::GoneError() {
       {{"tokens_done", absl::StrCat(tally_.tokens())}});
 }
 
-void Generation::ClearQueue() {
-  for (const Queued& queued : queue_)
-    tally_.Buffered(-static_cast<int64_t>(queued.bytes.Length()));
-  queue_.clear();
-}
-
 bool Generation::CancelByClient() {
   return EndEarly(CancelledBy("CLIENT", "by a call of Cancel"));
 }
 
+bool Generation::EndForDrain() {
+  return EndEarly(ReasonedError(
+      absl::StatusCode::kUnavailable, "DRAINING",
+      "this gateway is going away; another one goes on with the stream"));
+}
+
 // False if it has ended already.
 bool Generation::EndEarly(absl::Status status) {
-  Action action;
-  bool cancel;
-  bool resume;
+  ToDo todo;
   {
     MutexLock lock(mutex_);
     if (end_.has_value()) return false;
     tally_.Dropped();
-    resume = std::exchange(worker_paused_, false);
-    if (resume) tally_.Resumed();
-    End(std::move(status));
-    ClearQueue();
-    cancel = worker_started_;
-    action = Next();
+    End(std::move(status), todo);
+    tally_.Buffered(-queue_.bytes());
+    queue_.Clear();
+    todo.action = Next();
   }
-  if (cancel) worker_.Cancel();
-  if (resume) worker_.Resume();
-  Act(action);
+  Do(todo);
   return true;
 }
 
-void Generation::End(absl::Status status) {
+// What waits for the client is still delivered before it; workers have nothing
+// left to do.
+void Generation::End(absl::Status status, ToDo& todo) {
   if (!status.ok()) outcome_ = OutcomeOf(status);
   end_ = std::move(status);
   tally_.End(outcome_, *end_);
   LogEnd();
+  for (const Slot& slot : slots_)
+    if (slot.leg != nullptr && !slot.finished) todo.cancel.push_back(slot.leg);
+  ResumeLegs(todo);
 }
 
 void Generation::LogEnd() {
@@ -309,53 +175,104 @@ void Generation::LogEnd() {
            {"queue_seconds", tally_.queue_seconds()},
            {"ttft_seconds", tally_.first_token_seconds()},
            {"total_seconds", tally_.total_seconds()},
-           {"group", route_.group().name()},
-           {"epoch", request_.worker.epoch()}});
+           {"group", group_},
+           {"epoch", epoch_},
+           {"resumes", resumes_}});
+}
+
+void Generation::ResumeLegs(ToDo& todo) {
+  if (!std::exchange(paused_, false)) return;
+  tally_.Resumed();
+  for (const Slot& slot : slots_) {
+    if (slot.leg == nullptr || !std::exchange(slot.leg->paused, false))
+      continue;
+    todo.resume.push_back(slot.leg);
+  }
+}
+
+std::string Generation::Token() const {
+  ResumePoint point;
+  point.request_digest = origin_.request_digest;
+  point.numerics_id = numerics_id_;
+  point.seed = request_.worker.seed();
+  point.prompt_sent = prompt_sent_;
+  for (const Slot& slot : slots_) point.choices.push_back(slot.choice.sent());
+  return shared_.key.Seal(point);
+}
+
+// The token says what was handed to gRPC, so this is called when that is all.
+absl::Status Generation::WithToken(const absl::Status& status) const {
+  Reason reason = ReasonOf(status);
+  if (!absl::IsUnavailable(status) ||
+      (reason.word != "GROUP_LOST" && reason.word != "DRAINING"))
+    return status;
+  reason.metadata["resume_token"] = Token();
+  return ReasonedError(status.code(), reason.word, status.message(),
+                       reason.metadata);
 }
 
 Generation::Action Generation::Next() {
   if (writing_ || finish_sent_) return Action::kNone;
   if (!queue_.empty()) {
-    Queued& next = queue_.front();
-    tally_.Buffered(-static_cast<int64_t>(next.bytes.Length()));
-    if (next.delta) tally_.Written(next.tokens);
-    in_flight_ = std::move(next.bytes);
-    queue_.pop_front();
+    const EventQueue::Entry next = queue_.Pop();
+    tally_.Buffered(-next.bytes);
+    if (next.event.has_delta()) {
+      tally_.Written(next.tokens);
+      const v1::Delta& delta = next.event.delta();
+      slots_[delta.index()].choice.Sent(delta);
+    }
+    prompt_sent_ = prompt_sent_ || next.event.has_prompt();
+    in_flight_ = Serialize(next.event);
+    more_follows_ = !queue_.empty();
     writing_ = true;
     return Action::kWrite;
   }
   if (!end_.has_value()) return Action::kNone;
-  finish_ = ToGrpc(*end_);
+  finish_ = ToGrpc(WithToken(*end_));
   finish_sent_ = true;
   if (registered_) shared_.active.Remove(request_.request_id);
   ticket_ = Ticket();
   return Action::kFinish;
 }
 
-// Outside the lock, since gRPC may call back from in here.
-void Generation::Act(Action action) {
-  switch (action) {
+// Outside the lock, since gRPC may call back from in here; the client's call
+// last, since its end may be this object's.
+void Generation::Do(const ToDo& todo) {
+  for (const std::shared_ptr<Leg>& leg : todo.start)
+    leg->stream.Start(leg->group.leader(), std::move(leg->request));
+  for (const std::shared_ptr<Leg>& leg : todo.cancel) leg->stream.Cancel();
+  for (const std::shared_ptr<Leg>& leg : todo.resume) leg->stream.Resume();
+  if (todo.look_again_seconds > 0)
+    CallLater(todo.look_again_seconds, [weak = weak_from_this()] {
+      if (const auto self = weak.lock()) self->OnLookAgain();
+    });
+  switch (todo.action) {
     case Action::kNone:
       return;
     case Action::kWrite:
-      return StartWrite(&in_flight_);
+      return more_follows_ ? StartWrite(&in_flight_,
+                                        grpc::WriteOptions().set_buffer_hint())
+                           : StartWrite(&in_flight_);
     case Action::kFinish:
       return Finish(finish_);
   }
 }
 
 void Generation::OnDone() {
-  bool cancel;
+  ToDo todo;
   {
+    // A worker that never ends a stream which it has finished must not keep it.
     MutexLock lock(mutex_);
-    cancel = worker_started_;
+    for (const Slot& slot : slots_)
+      if (slot.leg != nullptr) todo.cancel.push_back(slot.leg);
+    ResumeLegs(todo);
   }
-  // A worker that never ends a stream which it has finished must not keep it.
-  if (cancel) worker_.Cancel();
+  Do(todo);
+  todo = {};
   Leave();
 }
 
-// Last in the last callback of each call; frees the object after the second.
+// Last in the last callback of each call; frees the object after the last.
 void Generation::Leave() {
   std::shared_ptr<Generation> last;
   {

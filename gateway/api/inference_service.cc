@@ -12,6 +12,7 @@
 #include "common/reason.h"
 #include "common/status.h"
 #include "gateway/api/generation.h"
+#include "gateway/api/request_check.h"
 
 namespace phalanx {
 namespace {
@@ -51,6 +52,49 @@ double SecondsUntil(std::chrono::system_clock::time_point deadline) {
       .count();
 }
 
+// Of what is asked; the id is the client's to change.
+template <typename Request>
+std::string DigestOf(Request& request) {
+  const std::string id = request.request_id();
+  request.clear_request_id();
+  std::string digest = RequestDigest(request);
+  request.set_request_id(id);
+  return digest;
+}
+
+// What the client of a broken stream says that it has.
+absl::Status CheckOrigin(const PreparedRequest& prepared,
+                         const Generation::Origin& origin, int64_t vocab_size) {
+  const size_t n = prepared.n;
+  if (origin.point->choices.size() != n)
+    return BadResumeToken("is of another number of choices");
+  if (origin.emitted.empty()) return absl::OkStatus();
+  if (origin.emitted.size() != n)
+    return BadField("emitted",
+                    absl::StrCat("has ", origin.emitted.size(),
+                                 " lists; must be 0 or ", n, ", one a choice"));
+  for (size_t i = 0; i < n; ++i) {
+    const std::string field = absl::StrCat("emitted[", i, "]");
+    const std::vector<int32_t>& ids = origin.emitted[i];
+    const SentPart& sent = origin.point->choices[i];
+    for (const int32_t id : ids)
+      if (id < 0 || id >= vocab_size)
+        return BadField(
+            field, absl::StrCat("holds ", id, "; must be 0..", vocab_size - 1));
+    const auto count = static_cast<int64_t>(ids.size());
+    if (count < sent.tokens || count > prepared.worker.max_tokens())
+      return BadField(
+          field, absl::StrCat("has ", count, " ids; must be ", sent.tokens,
+                              ", which were sent, to ",
+                              prepared.worker.max_tokens(), ", max_tokens"));
+    if (IdsDigest({ids.data(), static_cast<size_t>(sent.tokens)}) !=
+        sent.ids_digest)
+      return BadField(field, absl::StrCat("does not begin with the ",
+                                          sent.tokens, " ids that were sent"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 // SplitMix64 of the request's place in line. Source: Steele, Lea, Flood 2014,
@@ -65,45 +109,82 @@ void InferenceService::GiveSeed(Request& request) {
 }
 
 template <typename Request>
-absl::StatusOr<PreparedRequest> InferenceService::Accept(
-    const grpc::ByteBuffer& bytes, Ticket& ticket, Router::Route& route,
-    bool& model_known) {
+absl::StatusOr<PreparedRequest> InferenceService::AcceptNew(
+    const grpc::ByteBuffer& bytes, Incoming& incoming) {
   ASSIGN_OR_RETURN(Request request, Parse<Request>(bytes));
-  model_known = request.model().empty() || request.model() == text_.name;
+  incoming.origin.request_digest = DigestOf(request);
   GiveSeed(request);
-  ASSIGN_OR_RETURN(ticket, admission_.Enter());
+  return Admit(std::move(request), incoming);
+}
+
+absl::StatusOr<PreparedRequest> InferenceService::AcceptResumed(
+    const grpc::ByteBuffer& bytes, Incoming& incoming) {
+  ASSIGN_OR_RETURN(v1::ResumeRequest request, Parse<v1::ResumeRequest>(bytes));
+  ASSIGN_OR_RETURN(ResumePoint point, resuming_.key.Open(request.token()));
+  std::vector<std::vector<int32_t>>& emitted = incoming.origin.emitted;
+  for (const v1::TokenIds& ids : request.emitted())
+    emitted.emplace_back(ids.ids().begin(), ids.ids().end());
+  const auto go_on = [&](auto& original) -> absl::StatusOr<PreparedRequest> {
+    incoming.origin.request_digest = DigestOf(original);
+    if (incoming.origin.request_digest != point.request_digest)
+      return BadResumeToken("is of another request");
+    original.mutable_sampling()->set_seed(point.seed);
+    incoming.origin.point = std::move(point);
+    ASSIGN_OR_RETURN(PreparedRequest prepared,
+                     Admit(std::move(original), incoming));
+    RETURN_IF_ERROR(
+        CheckOrigin(prepared, incoming.origin,
+                    incoming.route.view().leader().model().vocab_size()));
+    return prepared;
+  };
+  switch (request.original_case()) {
+    case v1::ResumeRequest::kGenerate:
+      return go_on(*request.mutable_generate());
+    case v1::ResumeRequest::kChat:
+      return go_on(*request.mutable_chat());
+    case v1::ResumeRequest::ORIGINAL_NOT_SET:
+      break;
+  }
+  return BadField("original", "is not set; must be generate or chat");
+}
+
+template <typename Request>
+absl::StatusOr<PreparedRequest> InferenceService::Admit(Request request,
+                                                        Incoming& incoming) {
+  incoming.model_known =
+      request.model().empty() || request.model() == text_.name;
+  ASSIGN_OR_RETURN(incoming.ticket, admission_.Enter());
   ASSIGN_OR_RETURN(const std::shared_ptr<const WorkerGroup::View> view,
                    router_.ReadyView());
   ASSIGN_OR_RETURN(PreparedRequest prepared,
                    Prepare(request, text_, view->leader()));
+  const std::optional<ResumePoint>& point = incoming.origin.point;
   ASSIGN_OR_RETURN(
-      route,
-      router_.Pick({.prompt_ids = {prepared.worker.prompt_ids().data(),
-                                   static_cast<size_t>(
-                                       prepared.worker.prompt_ids_size())},
-                    .cache_salt = prepared.worker.cache_salt(),
-                    .numerics_id = ""}));
-  const v1::WorkerStatus& leader = route.view().leader();
+      incoming.route,
+      router_.Pick(
+          {.prompt_ids = {prepared.worker.prompt_ids().data(),
+                          static_cast<size_t>(
+                              prepared.worker.prompt_ids_size())},
+           .cache_salt = prepared.worker.cache_salt(),
+           .numerics_id = point.has_value() ? point->numerics_id : ""}));
+  const v1::WorkerStatus& leader = incoming.route.view().leader();
   prepared.worker.set_epoch(leader.epoch());
   prepared.accepted.set_epoch(leader.epoch());
   prepared.accepted.set_numerics_id(leader.numerics_id());
   return prepared;
 }
 
-template <typename Request>
+template <typename Accept>
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Serve(
-    const grpc::CallbackServerContext& context, const grpc::ByteBuffer& bytes) {
+    const grpc::CallbackServerContext& context, Accept accept) {
   const Generation::Arrival arrival = {
       .seconds = clock_.now_seconds(),
       .timeout_seconds = SecondsUntil(context.deadline())};
-  Ticket ticket;
-  Router::Route route;
-  bool model_known = false;
-  absl::StatusOr<PreparedRequest> prepared =
-      Accept<Request>(bytes, ticket, route, model_known);
+  Incoming incoming;
+  absl::StatusOr<PreparedRequest> prepared = accept(incoming);
   if (!prepared.ok()) {
     RequestEnd end;
-    end.model_known = model_known;
+    end.model_known = incoming.model_known;
     end.outcome = OutcomeOf(prepared.status());
     end.status = prepared.status();
     end.seconds = clock_.now_seconds() - arrival.seconds;
@@ -120,19 +201,33 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Serve(
                             .tokenizer = text_.tokenizer,
                             .clock = clock_,
                             .live = live_,
-                            .observer = observer_},
-                           *std::move(prepared), std::move(ticket),
-                           std::move(route), arrival);
+                            .observer = observer_,
+                            .key = resuming_.key,
+                            .limits = resuming_.limits},
+                           *std::move(prepared), std::move(incoming.origin),
+                           std::move(incoming.ticket),
+                           std::move(incoming.route), arrival);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes) {
-  return Serve<v1::GenerateRequest>(*context, *bytes);
+  return Serve(*context, [&](Incoming& incoming) {
+    return AcceptNew<v1::GenerateRequest>(*bytes, incoming);
+  });
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Chat(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes) {
-  return Serve<v1::ChatRequest>(*context, *bytes);
+  return Serve(*context, [&](Incoming& incoming) {
+    return AcceptNew<v1::ChatRequest>(*bytes, incoming);
+  });
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* InferenceService::Resume(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes) {
+  return Serve(*context, [&](Incoming& incoming) {
+    return AcceptResumed(*bytes, incoming);
+  });
 }
 
 grpc::ServerUnaryReactor* InferenceService::Cancel(
@@ -167,8 +262,7 @@ grpc::ServerUnaryReactor* InferenceService::GetModel(
   auto* reactor = context->DefaultReactor();
   const std::shared_ptr<const WorkerGroup::View> view = FirstReachable();
   if (view == nullptr) {
-    const WorkerGroup& first = router_.group(0);
-    reactor->Finish(ToGrpc(first.NotReady(*first.view())));
+    reactor->Finish(ToGrpc(router_.NotReady()));
     return reactor;
   }
   const v1::WorkerStatus& leader = view->leader();

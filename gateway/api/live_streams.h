@@ -27,6 +27,11 @@ class LiveStreams {
     LiveStreams& streams_;
   };
 
+  int64_t count() const {
+    MutexLock lock(mutex_);
+    return count_;
+  }
+
   void WaitForNone() {
     MutexLock lock(mutex_);
     changed_.Wait(mutex_, [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -45,7 +50,7 @@ class LiveStreams {
     changed_.SignalAll();
   }
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
   int64_t count_ ABSL_GUARDED_BY(mutex_) = 0;
 };

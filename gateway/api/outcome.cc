@@ -8,8 +8,6 @@
 namespace phalanx {
 
 RequestOutcome OutcomeOf(const absl::Status& error) {
-  // It ran until its client stopped reading.
-  if (ReasonOf(error).word == "SLOW_READER") return RequestOutcome::kCancelled;
   switch (error.code()) {
     case absl::StatusCode::kCancelled:
       return RequestOutcome::kCancelled;
@@ -18,11 +16,14 @@ RequestOutcome OutcomeOf(const absl::Status& error) {
     case absl::StatusCode::kUnavailable:
       return ReasonOf(error).word == "GROUP_LOST" ? RequestOutcome::kGroupLost
                                                   : RequestOutcome::kRejected;
+    // It ran, and ended for what its client did not do.
+    case absl::StatusCode::kResourceExhausted:
+      return ReasonOf(error).word == "SLOW_READER" ? RequestOutcome::kCancelled
+                                                   : RequestOutcome::kRejected;
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kUnimplemented:
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kAlreadyExists:
-    case absl::StatusCode::kResourceExhausted:
     case absl::StatusCode::kUnauthenticated:
     case absl::StatusCode::kPermissionDenied:
       return RequestOutcome::kRejected;

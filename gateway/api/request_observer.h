@@ -31,10 +31,12 @@ enum class ResumeResult : uint8_t {
 };
 inline constexpr int kResumeResults = 3;
 
-// A place in the queue: its priority (inference.proto's) and when it was taken.
+// A place in a group's queue: the group (Route::index), its priority
+// (inference.proto's) and when it was taken.
 struct QueuedRequest {
   int priority = 0;
   double arrived_seconds = 0;
+  int64_t group = 0;
 };
 
 // Sees what becomes of requests: for metrics, of which the service knows
@@ -53,6 +55,9 @@ class RequestObserver {
   // and answer, of which so many need no computing.
   virtual void OnReadmitted(int64_t /*tokens*/, int64_t /*cached_tokens*/) {}
   virtual void OnResume(ResumeResult) {}
+  // It left the group of `was` for that of `is`; else they are alike.
+  virtual void OnMoved(const QueuedRequest& /*was*/,
+                       const QueuedRequest& /*is*/, bool /*admitted*/) {}
   // Its caches, of so many tokens of prompt and answer, were given up.
   virtual void OnPreempted(int64_t /*tokens*/) {}
   // From admission to the first token, as this process saw both.

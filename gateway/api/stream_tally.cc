@@ -6,7 +6,6 @@ namespace phalanx {
 
 void StreamTally::Begin() {
   begun_ = true;
-  begun_seconds_ = clock_.now_seconds();
   observer_.OnWaiting(place_);
 }
 
@@ -16,6 +15,14 @@ void StreamTally::Admitted(double queue_seconds, int64_t cached_tokens) {
   queue_seconds_ = queue_seconds;
   cached_tokens_ = cached_tokens;
   observer_.OnAdmitted(place_, queue_seconds, prompt_tokens_, cached_tokens);
+}
+
+void StreamTally::Moved(int64_t group) {
+  if (group == place_.group) return;
+  QueuedRequest is = place_;
+  is.group = group;
+  observer_.OnMoved(place_, is, admitted_);
+  place_ = is;
 }
 
 void StreamTally::Tokens(int64_t tokens, int64_t reasoning_tokens) {
@@ -43,7 +50,14 @@ void StreamTally::Written(int64_t tokens) {
   else
     observer_.OnNextDelta(now - delta_seconds_);
   delta_seconds_ = now;
-  written_tokens_ = tokens;
+  written_tokens_ += tokens;
+}
+
+// Computed for nothing, because a group or a gateway was lost.
+void StreamTally::Withheld(int64_t tokens) {
+  if (tokens == withheld_tokens_) return;
+  observer_.OnDiscarded(RequestOutcome::kGroupLost, tokens - withheld_tokens_);
+  withheld_tokens_ = tokens;
 }
 
 void StreamTally::Resumed() {
@@ -59,7 +73,8 @@ void StreamTally::End(RequestOutcome outcome, const absl::Status& status) {
   end.streamed = begun_;
   end.prompt_tokens = prompt_tokens_;
   end.generated_tokens = tokens_;
-  end.discarded_tokens = dropped_ ? tokens_ - written_tokens_ : 0;
+  end.discarded_tokens =
+      dropped_ ? tokens_ - written_tokens_ - withheld_tokens_ : 0;
   end.buffered_bytes_most = buffered_bytes_most_;
   if (begun_) observer_.OnStreamEnd(place_, admitted_);
   observer_.OnEnd(end);
@@ -69,8 +84,8 @@ void StreamTally::Late(int64_t tokens) {
   observer_.OnDiscarded(outcome_, tokens);
 }
 
-void StreamTally::WorkerEnded(absl::StatusCode code) {
-  observer_.OnWorkerCall(code, clock_.now_seconds() - begun_seconds_);
+void StreamTally::WorkerEnded(absl::StatusCode code, double seconds) {
+  observer_.OnWorkerCall(code, seconds);
 }
 
 }  // namespace phalanx

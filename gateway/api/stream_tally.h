@@ -22,12 +22,16 @@ class StreamTally {
   // The worker's stream is about to start. What was begun must End.
   void Begin();
   void Admitted(double queue_seconds, int64_t cached_tokens);
+  // Another group has it.
+  void Moved(int64_t group);
   // So many came so far, of which so many were reasoning.
   void Tokens(int64_t tokens, int64_t reasoning_tokens);
   // `bytes` more wait for the client; fewer.
   void Buffered(int64_t bytes);
-  // A delta that brings the client to `tokens` tokens is handed to gRPC.
+  // A delta that brings the client `tokens` more is handed to gRPC.
   void Written(int64_t tokens);
+  // So many tokens came so far that the client has from elsewhere.
+  void Withheld(int64_t tokens);
   void Paused() { paused_seconds_ = clock_.now_seconds(); }
   void Resumed();
   // The client gets nothing further of what waits or comes.
@@ -35,7 +39,8 @@ class StreamTally {
   void End(RequestOutcome outcome, const absl::Status& status);
   // Tokens came after the end.
   void Late(int64_t tokens);
-  void WorkerEnded(absl::StatusCode code);
+  // A call to a worker that lasted so long.
+  void WorkerEnded(absl::StatusCode code, double seconds);
 
   bool admitted() const { return admitted_; }
   double queue_seconds() const { return queue_seconds_; }
@@ -50,12 +55,11 @@ class StreamTally {
  private:
   RequestObserver& observer_;
   const Clock& clock_;
-  const QueuedRequest place_;
+  QueuedRequest place_;
   const int64_t prompt_tokens_;
   bool begun_ = false;
   bool admitted_ = false;
   bool dropped_ = false;
-  double begun_seconds_ = 0;
   double admitted_seconds_ = 0;
   double queue_seconds_ = 0;
   double first_token_seconds_ = 0;
@@ -65,6 +69,7 @@ class StreamTally {
   int64_t tokens_ = 0;
   int64_t reasoning_tokens_ = 0;
   int64_t written_tokens_ = 0;
+  int64_t withheld_tokens_ = 0;
   int64_t buffered_bytes_ = 0;
   int64_t buffered_bytes_most_ = 0;
   RequestOutcome outcome_ = RequestOutcome::kError;

@@ -5,6 +5,16 @@
 
 namespace phalanx {
 
+void ToLogprob(const v1::WorkerToken& token, v1::TokenLogprob& logprob) {
+  logprob.set_token_id(token.token_id());
+  logprob.set_logprob(token.logprob());
+  for (const v1::WorkerTopLogprob& top : token.top()) {
+    v1::TopLogprob& entry = *logprob.add_top();
+    entry.set_token_id(top.token_id());
+    entry.set_logprob(top.logprob());
+  }
+}
+
 TextPipeline::TextPipeline(const PreparedRequest& request,
                            const Tokenizer* tokenizer)
     : wants_text_(request.wants_text),
@@ -36,16 +46,7 @@ void TextPipeline::Add(const v1::WorkerToken& token,
   if (wants_ids_ || wants_logprobs_) {
     v1::Delta& delta = DeltaOf(channel(), deltas);
     if (wants_ids_) delta.add_token_ids(token.token_id());
-    if (wants_logprobs_) {
-      v1::TokenLogprob& logprob = *delta.add_logprobs();
-      logprob.set_token_id(token.token_id());
-      logprob.set_logprob(token.logprob());
-      for (const v1::WorkerTopLogprob& top : token.top()) {
-        v1::TopLogprob& entry = *logprob.add_top();
-        entry.set_token_id(top.token_id());
-        entry.set_logprob(top.logprob());
-      }
-    }
+    if (wants_logprobs_) ToLogprob(token, *delta.add_logprobs());
   }
   if (!detokenizer_.has_value() ||
       std::binary_search(stop_ids_.begin(), stop_ids_.end(), token.token_id()))

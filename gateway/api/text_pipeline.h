@@ -14,6 +14,9 @@
 
 namespace phalanx {
 
+// A token's log-probability, and those of the most likely, as clients see it.
+void ToLogprob(const v1::WorkerToken& token, v1::TokenLogprob& logprob);
+
 // Tokens of one stream -> deltas: bytes to whole UTF-8, then one machine for
 // stop strings and reasoning. However the tokens are cut into events, each
 // channel's text is the same. One per stream, one thread at a time.

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,7 +27,7 @@ constexpr size_t kMaxReadBytes = size_t{256} << 10;
 
 // Between fork and exec: only what is safe there.
 [[noreturn]] void BecomeChild(char* const* argv, pid_t parent, int pipe_in) {
-  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);  // The parent died before the line above.
   setpgid(0, 0);
   UnblockShutdownSignals();
@@ -70,12 +71,14 @@ absl::StatusOr<ChildProcess> ChildProcess::Start(
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   ChildProcess child;
   child.pid_ = pid;
+  child.pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   child.stderr_fd_ = ends[0];
   return child;
 }
 
 ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
   std::swap(pid_, other.pid_);
+  std::swap(pidfd_, other.pidfd_);
   std::swap(stderr_fd_, other.stderr_fd_);
   std::swap(partial_, other.partial_);
   return *this;
@@ -86,6 +89,7 @@ ChildProcess::~ChildProcess() {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
+  if (pidfd_ >= 0) close(pidfd_);
   if (stderr_fd_ >= 0) close(stderr_fd_);
 }
 
@@ -122,15 +126,19 @@ void ChildProcess::Signal(int number) const {
   if (pid_ > 0) kill(pid_, number);
 }
 
-bool ChildProcess::Reap(std::string& how) {
-  if (pid_ <= 0) return true;
+ChildProcess::Change ChildProcess::Look(std::string& how) {
+  if (pid_ <= 0) return Change::kEnded;
   int status = 0;
-  if (waitpid(pid_, &status, WNOHANG) != pid_) return false;
+  if (waitpid(pid_, &status, WNOHANG | WUNTRACED | WCONTINUED) != pid_)
+    return Change::kNone;
+  if (WIFSTOPPED(status)) return Change::kStopped;
+  if (WIFCONTINUED(status)) return Change::kContinued;
   how = WIFEXITED(status) ? absl::StrCat("exit code ", WEXITSTATUS(status))
                           : absl::StrCat("signal ", WTERMSIG(status), " (",
                                          strsignal(WTERMSIG(status)), ")");
   pid_ = -1;
-  return true;
+  close(std::exchange(pidfd_, -1));
+  return Change::kEnded;
 }
 
 }  // namespace phalanx

@@ -15,7 +15,7 @@ namespace phalanx {
 // The folder of the running program, where those that it starts are, too.
 std::string ProgramFolder();
 
-// One child and the pipe that its stderr comes through. The child gets SIGTERM
+// One child and the pipe that its stderr comes through. The child gets SIGKILL
 // when the thread that started it dies, so a parent that is killed leaves
 // nobody behind; it is in a process group of its own, so that Ctrl-C on a
 // terminal reaches it only through the parent. One thread; move only.
@@ -35,6 +35,8 @@ class ChildProcess {
   bool running() const { return pid_ > 0; }
   // For poll(2); -1 once the child has closed it.
   int stderr_fd() const { return stderr_fd_; }
+  // For poll(2): readable once the child has ended; -1 if the kernel has none.
+  int pidfd() const { return pidfd_; }
 
   // Reads what is there and calls `line` for each whole line, without its end;
   // the rest waits for more, or for the end of the pipe. Lines are cut at 64
@@ -43,9 +45,11 @@ class ChildProcess {
 
   void Signal(int number) const;
 
-  // True if the child has ended; `how` says with what ("exit code 1",
-  // "signal 9"). Never waits.
-  bool Reap(std::string& how);
+  // What has become of the child since the last look. Once it has ended, which
+  // is also told later again, `how` says with what ("exit code 1", "signal 9").
+  // Never waits.
+  enum class Change { kNone, kStopped, kContinued, kEnded };
+  Change Look(std::string& how);
 
  private:
   ChildProcess() = default;
@@ -53,6 +57,7 @@ class ChildProcess {
   void SplitLines(const std::function<void(absl::string_view)>& line);
 
   pid_t pid_ = -1;
+  int pidfd_ = -1;
   int stderr_fd_ = -1;
   std::string partial_;
 };

@@ -1,12 +1,12 @@
 #include "gateway/cli/serve.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -24,12 +24,13 @@
 #include "common/shutdown.h"
 #include "common/status.h"
 #include "gateway/cli/child_process.h"
+#include "gateway/cli/child_talk.h"
 #include "gateway/cli/client.h"
 #include "gateway/cli/default_model.h"
 #include "gateway/cli/launcher.h"
 #include "gateway/cli/progress_bar.h"
 #include "gateway/cli/run_file.h"
-#include "nlohmann/json.hpp"
+#include "gateway/cli/waker.h"
 
 namespace phalanx {
 namespace {
@@ -37,74 +38,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kStartPollMs = 20;
-constexpr int kServePollMs = 200;
+// Signals, lines and deaths end a poll; nothing else changes.
+constexpr int kServePollMs = 1000;
+// What a child may take to end beside its drain.
 constexpr double kStopGraceSeconds = 8;
-
-// What the children say, and what of it the parent must know.
-class ChildTalk {
- public:
-  // `bar` makes room on the terminal for what children write.
-  explicit ChildTalk(ProgressBar& bar) : bar_(bar) {}
-
-  void Take(const std::string& name, absl::string_view line) {
-    const Entry entry = Entry::parse(line.begin(), line.end(), nullptr,
-                                     /*allow_exceptions=*/false);
-    bar_.Clear();
-    Relay(name, line, entry);
-    if (!entry.is_object()) {
-      // A refused flag, or a CHECK: the first line says what, the rest more.
-      errors_.try_emplace(name, std::string(line));
-      return;
-    }
-    const std::string event = Text(entry, "event");
-    if (Text(entry, "level") == "ERROR") errors_[name] = Text(entry, "cause");
-    if (name == "gateway" && event == "listening") {
-      address = Text(entry, "address");
-      admin_address = Text(entry, "admin");
-      metrics_address = Text(entry, "metrics");
-    }
-  }
-
-  // Why this child ended, in its own words; empty if it said nothing.
-  std::string ErrorOf(const std::string& name) const {
-    const auto found = errors_.find(name);
-    return found == errors_.end() ? "" : found->second;
-  }
-
-  std::string address;
-  std::string admin_address;
-  std::string metrics_address;
-
- private:
-  using Entry = nlohmann::ordered_json;
-
-  static std::string Text(const Entry& entry, const char* key) {
-    const auto found = entry.find(key);
-    return found != entry.end() && found->is_string()
-               ? found->get<std::string>()
-               : "";
-  }
-
-  // As it is, one JSON line an event, for whoever collects stderr; for a
-  // person at a terminal shorter.
-  static void Relay(const std::string& name, absl::string_view line,
-                    const Entry& entry) {
-    std::string text(line);
-    if (isatty(STDERR_FILENO) == 1 && entry.is_object()) {
-      text = absl::StrCat(name, ": ", Text(entry, "event"));
-      for (const auto& [key, value] : entry.items())
-        if (key != "time" && key != "module" && key != "event" &&
-            key != "rank" && !(key == "level" && value == "INFO"))
-          absl::StrAppend(&text, " ", key, "=", value.dump());
-    }
-    text.push_back('\n');
-    [[maybe_unused]] const ssize_t n =
-        write(STDERR_FILENO, text.data(), text.size());
-  }
-
-  ProgressBar& bar_;
-  std::map<std::string, std::string> errors_;  // By child.
-};
+// And when it is to end at once.
+constexpr double kFastGraceSeconds = 2;
 
 // Where child number `place` serves its metrics: the gateway is 0, rank r is
 // r + 1, at neighbouring ports where the flag names one.
@@ -124,7 +63,7 @@ std::string RankAddress(const std::string& sockets, int rank) {
 
 std::vector<std::string> WorkerArgs(const ServeOptions& options,
                                     const std::string& sockets, int rank,
-                                    int64_t restarts) {
+                                    int64_t epoch_floor) {
   std::vector<std::string> args = {ProgramFolder() + "/phalanx-worker",
                                    "--model",
                                    options.model_dir,
@@ -161,7 +100,11 @@ std::vector<std::string> WorkerArgs(const ServeOptions& options,
                                    "--metrics-listen",
                                    MetricsListen(options, rank + 1),
                                    "--epoch-floor",
-                                   absl::StrCat(restarts)};
+                                   absl::StrCat(epoch_floor),
+                                   "--step-timeout",
+                                   absl::StrCat(options.step_timeout_seconds),
+                                   "--drain-timeout",
+                                   absl::StrCat(options.drain_timeout_seconds)};
   if (!options.pack_cache.empty()) {
     args.push_back("--pack-cache");
     args.push_back(options.pack_cache);
@@ -181,14 +124,19 @@ std::vector<std::string> GatewayArgs(const ServeOptions& options,
       "--model",
       options.model_dir,
       "--address",
-      talk.address.empty() ? options.address : talk.address,
+      talk.address().empty() ? options.address : talk.address(),
       "--admin-address",
-      talk.admin_address.empty() ? options.admin_address : talk.admin_address,
+      talk.admin_address().empty() ? options.admin_address
+                                   : talk.admin_address(),
       "--metrics-listen",
-      talk.metrics_address.empty() ? MetricsListen(options, 0)
-                                   : talk.metrics_address,
+      talk.metrics_address().empty() ? MetricsListen(options, 0)
+                                     : talk.metrics_address(),
       "--workers",
-      absl::StrJoin(workers, ",")};
+      absl::StrJoin(workers, ","),
+      "--drain-delay",
+      absl::StrCat(options.drain_delay_seconds),
+      "--drain-timeout",
+      absl::StrCat(options.drain_timeout_seconds)};
   if (options.insecure_bind) args.push_back("--insecure-bind");
   if (options.seed.has_value()) {
     args.push_back("--seed");
@@ -196,6 +144,9 @@ std::vector<std::string> GatewayArgs(const ServeOptions& options,
   }
   return args;
 }
+
+// Child number 0; rank r is number r + 1.
+constexpr size_t kGateway = 0;
 
 std::vector<ChildSpec> Children(const ServeOptions& options,
                                 const std::string& sockets,
@@ -206,27 +157,68 @@ std::vector<ChildSpec> Children(const ServeOptions& options,
                    }});
   for (int rank = 0; rank < options.tp_size; ++rank)
     specs.push_back({absl::StrCat("rank ", rank), [&, rank](int64_t restarts) {
-                       return WorkerArgs(options, sockets, rank, restarts);
+                       // Above every epoch so far, also where all ranks died at
+                       // once.
+                       return WorkerArgs(options, sockets, rank,
+                                         std::max(restarts, talk.epoch()));
                      }});
   return specs;
+}
+
+// What signals ask of the parent. Written by the signal thread.
+struct Wishes {
+  std::atomic<int> stops{0};  // SIGTERM and SIGINT.
+  std::atomic<bool> quit{false};
+  Waker waker;
+};
+
+// Poll, and SIGQUIT for all if it was asked for.
+std::optional<Launcher::Death> Attend(Launcher& launcher, Wishes& wishes,
+                                      int timeout_ms) {
+  auto death = launcher.Poll(timeout_ms);
+  if (wishes.quit.exchange(false)) launcher.SignalAll(SIGQUIT);
+  return death;
+}
+
+// Lets the children end as serving.md says: the gateway first, while the ranks
+// go on for the streams it still has, then the ranks. A second signal ends all
+// of them at once, which is the caller's part.
+void StopInOrder(Launcher& launcher, Wishes& wishes, const Clock& clock,
+                 const ServeOptions& options) {
+  launcher.Retire(kGateway);
+  launcher.Signal(kGateway, SIGTERM);
+  const double drain = options.drain_timeout_seconds;
+  double until = clock.now_seconds() + options.drain_delay_seconds + drain +
+                 kStopGraceSeconds;
+  const auto goes_on = [&](bool running) {
+    return running && wishes.stops.load() < 2 && clock.now_seconds() < until;
+  };
+  while (goes_on(launcher.running(kGateway)))
+    if (const auto death = Attend(launcher, wishes, kServePollMs))
+      launcher.RestartAfter(*death);
+  for (int rank = 0; rank < options.tp_size; ++rank) launcher.Retire(rank + 1);
+  launcher.SignalAll(SIGTERM);
+  until = clock.now_seconds() + drain + kStopGraceSeconds;
+  while (goes_on(launcher.any_running()))
+    Attend(launcher, wishes, kServePollMs);
 }
 
 // Until the gateway says that the group is ready; then `moe_mode` is what the
 // ranks settled on. OK also when stopped.
 absl::Status WaitReady(Launcher& launcher, const ChildTalk& talk,
-                       ProgressBar& bar, const std::atomic<int>& stop,
+                       ProgressBar& bar, Wishes& wishes,
                        std::string& moe_mode) {
   std::unique_ptr<v1::Admin::Stub> admin;
-  while (stop.load() == 0) {
-    if (const auto death = launcher.Poll(kStartPollMs)) {
+  while (wishes.stops.load() == 0) {
+    if (const auto death = Attend(launcher, wishes, kStartPollMs)) {
       const std::string error = talk.ErrorOf(death->name);
       return absl::UnavailableError(
           absl::StrCat(death->name, " ended with ", death->how, " at start",
                        error.empty() ? "" : ": ", error));
     }
-    if (talk.admin_address.empty()) continue;
+    if (talk.admin_address().empty()) continue;
     if (admin == nullptr)
-      admin = v1::Admin::NewStub(ChannelTo(talk.admin_address));
+      admin = v1::Admin::NewStub(ChannelTo(talk.admin_address()));
     const auto status = FetchStatus(*admin);
     if (!status.ok()) continue;
     if (const auto loading = LoadingOf(*status))
@@ -242,8 +234,24 @@ absl::Status WaitReady(Launcher& launcher, const ChildTalk& talk,
   return absl::OkStatus();
 }
 
-absl::Status Supervise(const ServeOptions& options,
-                       const std::atomic<int>& stop) {
+// Says, here and in the run file, where the service is.
+void TellReady(const ServeOptions& options, const ChildTalk& talk,
+               const std::string& moe_mode, double seconds) {
+  WriteRunFile({.address = talk.address(),
+                .admin_address = talk.admin_address(),
+                .pid = getpid(),
+                .metrics_address = talk.metrics_address()})
+      .IgnoreError();  // A convenience; the line below says the same.
+  absl::PrintF(
+      "ready address=%s admin=%s metrics=%s tp_size=%d moe_mode=%s model=%s "
+      "seconds=%.2f\n",
+      talk.address(), talk.admin_address(), talk.metrics_address(),
+      options.tp_size, moe_mode,
+      fs::path(options.model_dir).filename().string(), seconds);
+  std::fflush(stdout);
+}
+
+absl::Status Supervise(const ServeOptions& options, Wishes& wishes) {
   MonotonicClock clock;
   const double started = clock.now_seconds();
   ASSIGN_OR_RETURN(const std::string sockets, MakeSocketFolder());
@@ -252,29 +260,21 @@ absl::Status Supervise(const ServeOptions& options,
   Launcher launcher(Children(options, sockets, talk), clock,
                     [&](const std::string& name, absl::string_view line) {
                       talk.Take(name, line);
-                    });
+                    },
+                    {.stopped_seconds = options.step_timeout_seconds,
+                     .waker = &wishes.waker});
   absl::Status status = launcher.StartAll();
   std::string moe_mode = options.moe_mode;
-  if (status.ok()) status = WaitReady(launcher, talk, bar, stop, moe_mode);
+  if (status.ok()) status = WaitReady(launcher, talk, bar, wishes, moe_mode);
   bar.Clear();
-  if (status.ok() && stop.load() == 0) {
-    WriteRunFile({.address = talk.address,
-                  .admin_address = talk.admin_address,
-                  .pid = getpid(),
-                  .metrics_address = talk.metrics_address})
-        .IgnoreError();  // A convenience; the line below says the same.
-    absl::PrintF(
-        "ready address=%s admin=%s metrics=%s tp_size=%d moe_mode=%s model=%s "
-        "seconds=%.2f\n",
-        talk.address, talk.admin_address, talk.metrics_address, options.tp_size,
-        moe_mode, fs::path(options.model_dir).filename().string(),
-        clock.now_seconds() - started);
-    std::fflush(stdout);
-    while (stop.load() == 0 && status.ok())
-      if (const auto death = launcher.Poll(kServePollMs))
-        status = launcher.RestartAfter(*death);
+  if (status.ok() && wishes.stops.load() == 0) {
+    TellReady(options, talk, moe_mode, clock.now_seconds() - started);
+    while (wishes.stops.load() == 0)
+      if (const auto death = Attend(launcher, wishes, kServePollMs))
+        launcher.RestartAfter(*death);
   }
-  launcher.StopAll(stop.load() > 1 ? 0 : kStopGraceSeconds);
+  if (status.ok()) StopInOrder(launcher, wishes, clock, options);
+  launcher.StopAll(kFastGraceSeconds);
   RemoveRunFile();
   std::error_code ignored;
   fs::remove_all(sockets, ignored);
@@ -310,6 +310,24 @@ void AddMemoryFlags(CLI::App& verb, ServeOptions& o) {
       },
       "What each rank may hold of everything, such as 16GiB; 0.9 of what is "
       "free / tp-size if not given");
+}
+
+void AddEndFlags(CLI::App& verb, ServeOptions& o) {
+  verb.add_option("--step-timeout", o.step_timeout_seconds,
+                  "Seconds that a step may take before its group is given up "
+                  "and forms anew, and that a process may be stopped before it "
+                  "is replaced")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  verb.add_option("--drain-delay", o.drain_delay_seconds,
+                  "Seconds after Ctrl-C in which new requests are still taken, "
+                  "for load balancers to look away")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  verb.add_option("--drain-timeout", o.drain_timeout_seconds,
+                  "Seconds after that which running requests have to finish")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
 }
 
 }  // namespace
@@ -362,19 +380,29 @@ void AddServeFlags(CLI::App& verb, ServeOptions& o) {
   verb.add_option("--seed", o.seed,
                   "Seeds of requests that bring none follow from this, in "
                   "order of arrival; drawn if not given");
+  AddEndFlags(verb, o);
   verb.add_flag("--insecure-bind", o.insecure_bind,
                 "Allow addresses that other hosts can reach, without TLS");
   verb.footer(
       "Prints one line, `ready address=... `, once every rank has generated a "
-      "token;\nCtrl-C ends.\n"
+      "token.\nCtrl-C lets running requests finish, a second one does not; "
+      "Ctrl-\\ makes every process write a line of diagnostics.\n"
       "Examples:\n"
       "  phalanx serve --tp-size 2\n"
       "  phalanx serve --model DIR --address 127.0.0.1:8000 --max-running 64");
 }
 
 int RunServe(const ServeOptions& given) {
-  std::atomic<int> stop{0};
-  ShutdownSignals signals([&](int count) { stop.store(count); });
+  Wishes wishes;
+  ShutdownSignals signals(
+      [&](int count) {
+        wishes.stops.store(count);
+        wishes.waker.Wake();
+      },
+      [&] {
+        wishes.quit.store(true);
+        wishes.waker.Wake();
+      });
   ServeOptions options = given;
   absl::Status status;
   if (options.model_dir.empty()) {
@@ -386,7 +414,7 @@ int RunServe(const ServeOptions& given) {
   // load, measurements differ, and auto would choose differently.
   if (options.memory_budget == 0)
     options.memory_budget = DefaultMemoryBudgetBytes(options.tp_size);
-  if (status.ok()) status = Supervise(options, stop);
+  if (status.ok()) status = Supervise(options, wishes);
   if (status.ok()) return 0;
   absl::FPrintF(stderr, "phalanx serve: %s\n", std::string(status.message()));
   return 1;

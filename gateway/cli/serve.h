@@ -27,6 +27,9 @@ struct ServeOptions {
   int64_t prefill_chunk = 512;
   int64_t kv_blocks = 0;
   int threads = 0;
+  double step_timeout_seconds = 10;
+  double drain_delay_seconds = 0;
+  double drain_timeout_seconds = 30;
   std::optional<uint64_t> seed;
   bool insecure_bind = false;
 };
@@ -36,7 +39,8 @@ void AddServeFlags(CLI::App& verb, ServeOptions& options);
 // The whole service on this machine: a gateway and the ranks of one group as
 // children of this process. Prints one line `ready ...` to stdout when a token
 // was generated on every rank; returns the exit code after SIGTERM, SIGINT, or
-// a child's death at start. Main thread.
+// a child's death at start. The first signal drains, the second does not. Main
+// thread.
 int RunServe(const ServeOptions& options);
 
 }  // namespace phalanx

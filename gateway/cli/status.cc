@@ -139,9 +139,13 @@ std::string GroupText(const v1::GroupStatus& group) {
     if (!w.detail().empty())
       absl::StrAppend(&remarks, "  rank ", i, ": ", w.detail(), "\n");
   }
+  // Ranks that have nothing to say may still be no group of this gateway's.
+  if (remarks.empty() && !group.detail().empty())
+    remarks = absl::StrCat("  ", group.detail(), "\n");
   return absl::StrCat("group ", group.name(), "  ", group.state(), "  epoch ",
                       group.epoch(), "  ranks ", group.ranks_size(),
-                      MoeText(group), "\n", Table(rows), remarks);
+                      "  streams ", group.streams(), MoeText(group), "\n",
+                      Table(rows), remarks);
 }
 
 }  // namespace
@@ -159,15 +163,16 @@ void AddStatusFlags(CLI::App& verb, StatusOptions& options) {
 
 std::string StatusText(const v1::GetStatusResponse& status) {
   std::string text = absl::StrFormat(
-      "gateway %s  %s  model %s  requests %d of %d  up %.0f s%s\n",
-      status.version(), status.state(), status.model(),
-      status.requests_running(), status.requests_limit(),
+      "gateway %s  %s%s  model %s  requests %d of %d  up %.0f s%s\n",
+      status.version(), status.state(), status.closed() ? ", closed" : "",
+      status.model(), status.requests_running(), status.requests_limit(),
       status.uptime_seconds(),
       status.metrics_address().empty()
           ? ""
           : absl::StrCat("  metrics ", status.metrics_address()));
   for (const v1::GroupStatus& group : status.groups())
-    absl::StrAppend(&text, GroupText(group));
+    absl::StrAppend(&text, status.groups_size() > 1 ? "\n" : "",
+                    GroupText(group));
   return text;
 }
 

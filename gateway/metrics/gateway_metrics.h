@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/metrics/grpc_metrics.h"
@@ -20,11 +21,12 @@
 namespace phalanx {
 
 // All metrics of a gateway, and the server that shows them. Made by main before
-// the group is watched, outlives group, services and servers.
+// any group is watched, outlives router, services and servers.
 class GatewayMetrics {
  public:
-  // `model` is what clients call it. Admission is lent.
-  GatewayMetrics(const std::string& model, const std::string& group, int ranks,
+  // `model` is what clients call it; `groups` are the router's. Admission is
+  // lent.
+  GatewayMetrics(const std::string& model, const std::vector<GroupSpec>& groups,
                  const Admission& admission);
 
   // Serves them at HOST:PORT; "off": nowhere. /readyz says whether a
@@ -42,7 +44,8 @@ class GatewayMetrics {
   void Watch(grpc::ServerBuilder& builder) { grpc_.Watch(builder); }
 
   RequestObserver& requests() { return requests_; }
-  WorkerGroup::Observer& group() { return group_; }
+  // By group; lent to the router.
+  std::vector<WorkerGroup::Observer*> groups();
   std::string Text() const { return registry_.Text(); }
 
  private:
@@ -51,7 +54,7 @@ class GatewayMetrics {
   WorkerCalls calls_;
   EngineMetrics engines_;
   RequestMetrics requests_;
-  GroupMetrics group_;
+  std::vector<std::unique_ptr<GroupMetrics>> groups_;  // By group.
   GrpcServerMetrics grpc_;
   std::unique_ptr<MetricsServer> server_;  // Last: it reads all the others.
 };

@@ -15,7 +15,7 @@
 
 namespace phalanx {
 
-// What this gateway sees of its group, as series; a look old at most.
+// What this gateway sees of one group, as series; a look old at most.
 class GroupMetrics final : public WorkerGroup::Observer {
  public:
   // `wall_seconds`: the time of day, in seconds since the epoch of Unix.

@@ -82,8 +82,8 @@ double Number(int64_t count) { return static_cast<double>(count); }
 }  // namespace
 
 RequestMetrics::RequestMetrics(const std::string& model,
-                               const std::string& group, WorkerCalls& calls,
-                               MetricRegistry& registry)
+                               const std::vector<std::string>& groups,
+                               WorkerCalls& calls, MetricRegistry& registry)
     : calls_(calls),
       model_({{"model", model}}),
       served_(MakeByModel(model, registry)),
@@ -102,7 +102,8 @@ RequestMetrics::RequestMetrics(const std::string& model,
   for (int i = 0; i < kRejections; ++i)
     rejections_[i] =
         &registry.AddCounter(kRejected, {{"reason", kRejectionNames[i]}});
-  AddPlaces(group, registry);
+  for (const std::string& group : groups)
+    places_.push_back(MakePlaces(group, registry));
   AddZeros(model, registry);
 }
 
@@ -118,12 +119,14 @@ RequestMetrics::ByModel RequestMetrics::MakeByModel(const std::string& model,
   return made;
 }
 
-void RequestMetrics::AddPlaces(const std::string& group,
-                               MetricRegistry& registry) {
-  running_ = &registry.AddGauge(kRunning, {{"group", group}});
+RequestMetrics::Places RequestMetrics::MakePlaces(const std::string& group,
+                                                  MetricRegistry& registry) {
+  Places places;
+  places.running = &registry.AddGauge(kRunning, {{"group", group}});
   for (int i = 0; i < kPriorities; ++i)
-    waiting_[i] = &registry.AddGauge(
+    places.waiting[i] = &registry.AddGauge(
         kWaiting, {{"group", group}, {"priority", kPriorityNames[i]}});
+  return places;
 }
 
 // Families whose labels are a closed set show all of it, also what cannot
@@ -159,21 +162,32 @@ void RequestMetrics::AddZeros(const std::string& model,
 }
 
 void RequestMetrics::OnWaiting(const QueuedRequest& request) {
-  waiting_[PriorityIndex(request.priority)]->Increment();
+  places_[request.group].waiting[PriorityIndex(request.priority)]->Increment();
 }
 
 void RequestMetrics::Leave(const QueuedRequest& request) {
-  waiting_[PriorityIndex(request.priority)]->Decrement();
+  places_[request.group].waiting[PriorityIndex(request.priority)]->Decrement();
 }
 
 void RequestMetrics::OnAdmitted(const QueuedRequest& request,
                                 double queue_seconds, int64_t prompt_tokens,
                                 int64_t cached_tokens) {
   Leave(request);
-  running_->Increment();
+  places_[request.group].running->Increment();
   queue_seconds_.Observe(queue_seconds);
   computed_->Increment(Number(prompt_tokens - cached_tokens));
   cached_->Increment(Number(cached_tokens));
+}
+
+void RequestMetrics::OnMoved(const QueuedRequest& was, const QueuedRequest& is,
+                             bool admitted) {
+  const auto gauge = [&](const QueuedRequest& place) {
+    Places& places = places_[place.group];
+    return admitted ? places.running
+                    : places.waiting[PriorityIndex(place.priority)];
+  };
+  gauge(was)->Decrement();
+  gauge(is)->Increment();
 }
 
 void RequestMetrics::OnReadmitted(int64_t tokens, int64_t cached_tokens) {
@@ -202,7 +216,7 @@ void RequestMetrics::OnDiscarded(RequestOutcome outcome, int64_t tokens) {
 
 void RequestMetrics::OnStreamEnd(const QueuedRequest& was, bool admitted) {
   if (admitted)
-    running_->Decrement();
+    places_[was.group].running->Decrement();
   else
     Leave(was);
 }

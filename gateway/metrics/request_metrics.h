@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/metrics/metric_registry.h"
 #include "gateway/api/request_observer.h"
@@ -15,13 +16,16 @@ namespace phalanx {
 // name or `other`: a client's own words are never a label.
 class RequestMetrics final : public RequestObserver {
  public:
-  // `calls` is lent.
-  RequestMetrics(const std::string& model, const std::string& group,
-                 WorkerCalls& calls, MetricRegistry& registry);
+  // `groups`: the names of the router's groups, in its order. `calls` is lent.
+  RequestMetrics(const std::string& model,
+                 const std::vector<std::string>& groups, WorkerCalls& calls,
+                 MetricRegistry& registry);
 
   void OnWaiting(const QueuedRequest& request) override;
   void OnAdmitted(const QueuedRequest& request, double queue_seconds,
                   int64_t prompt_tokens, int64_t cached_tokens) override;
+  void OnMoved(const QueuedRequest& was, const QueuedRequest& is,
+               bool admitted) override;
   void OnReadmitted(int64_t tokens, int64_t cached_tokens) override;
   void OnResume(ResumeResult result) override {
     resumes_[static_cast<size_t>(result)]->Increment();
@@ -51,9 +55,14 @@ class RequestMetrics final : public RequestObserver {
     std::array<prometheus::Counter*, kRequestOutcomes> requests;
     std::array<prometheus::Histogram*, kRequestOutcomes> seconds;
   };
+  // Streams in one group.
+  struct Places {
+    std::array<prometheus::Gauge*, kPriorities> waiting;
+    prometheus::Gauge* running = nullptr;
+  };
 
   ByModel MakeByModel(const std::string& model, MetricRegistry& registry);
-  void AddPlaces(const std::string& group, MetricRegistry& registry);
+  static Places MakePlaces(const std::string& group, MetricRegistry& registry);
   void AddZeros(const std::string& model, MetricRegistry& registry);
   void Leave(const QueuedRequest& request);
 
@@ -62,8 +71,7 @@ class RequestMetrics final : public RequestObserver {
   ByModel served_;
   ByModel other_;
   std::array<prometheus::Counter*, kRejections> rejections_;
-  std::array<prometheus::Gauge*, kPriorities> waiting_;
-  prometheus::Gauge* running_ = nullptr;
+  std::vector<Places> places_;  // By group.
   prometheus::Histogram& first_seconds_;
   prometheus::Histogram& next_seconds_;
   prometheus::Histogram& queue_seconds_;

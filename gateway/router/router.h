@@ -32,6 +32,10 @@ struct RouteHint {
 
 // Which of a gateway's groups takes a stream. Made by main; outlives every
 // stream. Methods: any thread.
+//
+// All groups serve one model: the first that is ready says which, and as long
+// as any group says the same, one of another model or another max_model_len is
+// not ready. Nor is one with a smaller vocabulary than the tokenizer's.
 class Router {
  public:
   // One that has nowhere to go now.
@@ -48,36 +52,46 @@ class Router {
   class Route {
    public:
     Route() = default;
-    Route(WorkerGroup& group, std::shared_ptr<const WorkerGroup::View> view,
+    Route(int64_t index, WorkerGroup& group,
+          std::shared_ptr<const WorkerGroup::View> view,
           std::atomic<int64_t>& load);
     Route(Route&& other) noexcept;
     Route& operator=(Route&& other) noexcept;
     ~Route();
 
     WorkerGroup& group() const { return *group_; }
+    // Which of the router's groups.
+    int64_t index() const { return index_; }
     // As the group was when this was made.
     const WorkerGroup::View& view() const { return *view_; }
 
    private:
+    int64_t index_ = 0;
     WorkerGroup* group_ = nullptr;
     std::shared_ptr<const WorkerGroup::View> view_;
     std::atomic<int64_t>* load_ = nullptr;
   };
 
-  // At least one group; observers[g], lent, sees groups[g], or nobody does
-  // where there is none. `on_change` gets whether any group is ready, on a
-  // watching thread, whenever that changes and once at the start.
+  // At least one group, of unlike names; observers[g], lent, sees groups[g], or
+  // nobody does where there is none. `on_change` gets whether any group is
+  // ready, on a watching thread, whenever that changes and once at the start.
   Router(std::vector<GroupSpec> groups, std::function<void(bool)> on_change,
          int64_t tokenizer_size = 0,
          std::vector<WorkerGroup::Observer*> observers = {});
   ~Router();
 
-  // The group to take now. As WorkerGroup::NotReady where none is ready.
+  // The group to take now: of those that are ready the one that ChooseGroup
+  // finds (placement.h), among those of hint.numerics_id if there are any, and
+  // of these among those not in doubt if there are any. As NotReady if none is.
   absl::StatusOr<Route> Pick(const RouteHint& hint);
 
   // Of a group that is ready, for what is the same in all: the model and its
-  // limits. As Pick.
+  // limits. As NotReady if none is.
   absl::StatusOr<std::shared_ptr<const WorkerGroup::View>> ReadyView() const;
+
+  // UNAVAILABLE in words: STARTING{phase,progress}, of the group that is
+  // furthest, until this gateway saw one ready; then NO_READY_GROUP{phase}.
+  absl::Status NotReady() const;
 
   // Calls the waiter at the next change, once; nothing if it is gone by then.
   // Who waits calls this first and looks for a group after.
@@ -91,15 +105,37 @@ class Router {
   int64_t load(int64_t g) const { return loads_[g].load(); }
 
  private:
+  // What a group says that it serves; an empty digest: nothing yet.
+  struct Served {
+    std::string digest;
+    int64_t max_model_len = 0;
+    bool operator==(const Served&) const = default;
+  };
+  // A group that is ready, with its view.
+  struct Choice {
+    int64_t index = 0;
+    std::shared_ptr<const WorkerGroup::View> view;
+  };
+
   void OnChange(size_t group, bool ready);
+  std::string Judge(size_t group, const v1::WorkerStatus& leader, bool ready);
+  std::string WhyUnlike(size_t group, const Served& served, bool ready);
+  std::vector<Choice> ReadyGroups() const;
 
   const std::function<void(bool)> on_change_;
+  const int64_t tokenizer_size_;
   std::vector<std::atomic<int64_t>> loads_;  // By group.
-  Mutex mutex_;
+  // Streams of other gateways in the group, when rank 0 was last heard.
+  std::vector<std::atomic<int64_t>> others_;
+  mutable Mutex mutex_;
+  std::vector<Served> said_ ABSL_GUARDED_BY(mutex_);  // By group.
+  Served served_ ABSL_GUARDED_BY(mutex_);             // Of all that are ready.
+  bool ever_ready_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<bool> ready_ ABSL_GUARDED_BY(mutex_);
   int told_ ABSL_GUARDED_BY(mutex_) =
       -1;  // What on_change_ got last; -1: none.
   std::vector<std::weak_ptr<Waiter>> waiters_ ABSL_GUARDED_BY(mutex_);
+  size_t sweep_at_ ABSL_GUARDED_BY(mutex_) = 0;  // Waiters, to drop dead ones.
   std::vector<std::unique_ptr<WorkerGroup>> groups_;  // Last: they call back.
 };
 

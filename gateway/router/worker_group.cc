@@ -7,18 +7,29 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/log.h"
-#include "common/reason.h"
 
 namespace phalanx {
 namespace {
 
 constexpr std::chrono::milliseconds kInterval{200};
 constexpr std::chrono::milliseconds kStatusDeadline{1000};
+// A process that is stopped, or a host that is gone, closes no socket: its
+// streams end after the sum of these.
+constexpr int kKeepaliveMs = 1'000;
+constexpr int kKeepaliveTimeoutMs = 2'000;
+// A rank that moved has a new address under its old name.
+constexpr int kResolveAgainMs = 500;
 
 std::unique_ptr<v1::Worker::StubInterface> StubOf(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS,
+                   kResolveAgainMs);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 20);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
@@ -55,15 +66,9 @@ std::string DetailOf(const std::vector<v1::RankStatus>& ranks) {
   return "";
 }
 
-// Ranks that are all ready may still be of two epochs, listed in the wrong
-// order, or of another model than the tokenizer; empty if none of these.
-std::string WhyNotOneGroup(const std::vector<v1::RankStatus>& ranks,
-                           int64_t tokenizer_size) {
-  const int64_t vocab_size = ranks.front().worker().model().vocab_size();
-  if (vocab_size < tokenizer_size)
-    return absl::StrCat("vocab_size is ", vocab_size,
-                        "; must be at least the tokenizer's ", tokenizer_size,
-                        " ids: workers and gateway have different models");
+// Ranks that are all ready may still be of two epochs, or listed in the wrong
+// order; empty if neither.
+std::string WhyNotOneGroup(const std::vector<v1::RankStatus>& ranks) {
   for (size_t r = 0; r < ranks.size(); ++r) {
     const v1::WorkerStatus& worker = ranks[r].worker();
     if (worker.rank() != static_cast<int>(r) ||
@@ -79,13 +84,20 @@ std::string WhyNotOneGroup(const std::vector<v1::RankStatus>& ranks,
 
 }  // namespace
 
+double WorkerGroup::View::progress() const {
+  double least = 1;
+  for (const v1::RankStatus& rank : ranks)
+    least = std::min(least, rank.worker().load_progress());
+  return least;
+}
+
 WorkerGroup::WorkerGroup(std::string name, std::vector<std::string> addresses,
-                         std::function<void(bool)> on_change,
-                         int64_t tokenizer_size, Observer* observer)
+                         std::function<void(bool)> on_change, Judge judge,
+                         Observer* observer)
     : name_(std::move(name)),
       addresses_(std::move(addresses)),
       on_change_(std::move(on_change)),
-      tokenizer_size_(tokenizer_size),
+      judge_(std::move(judge)),
       observer_(observer != nullptr ? *observer : no_observer_) {
   CHECK(!addresses_.empty());
   View unseen;
@@ -116,48 +128,35 @@ std::shared_ptr<const WorkerGroup::View> WorkerGroup::view() const {
   return view_;
 }
 
-absl::StatusOr<std::shared_ptr<const WorkerGroup::View>>
-WorkerGroup::ReadyView() const {
-  std::shared_ptr<const View> seen = view();
-  if (!seen->ready) return NotReady(*seen);
-  return seen;
-}
-
-absl::Status WorkerGroup::NotReady(const View& seen) const {
-  bool starting;
-  {
-    MutexLock lock(mutex_);
-    starting = !ever_ready_;
-  }
-  return ReasonedError(
-      absl::StatusCode::kUnavailable, starting ? "STARTING" : "NO_READY_GROUP",
-      absl::StrCat("group ", name_, " is ", seen.state,
-                   seen.detail.empty() ? "" : ": ", seen.detail),
-      {{"phase", seen.state}});
-}
-
 void WorkerGroup::Refresh() {
   MutexLock lock(mutex_);
-  refresh_ = true;
+  ++doubts_;
   changed_.SignalAll();
 }
 
+bool WorkerGroup::in_doubt() const {
+  MutexLock lock(mutex_);
+  return doubts_ > answered_;
+}
+
 void WorkerGroup::Watch() {
+  int64_t doubts = 0;  // Before this look.
   while (true) {
     std::shared_ptr<const View> seen = Look();
     {
       MutexLock lock(mutex_);
       if (stop_) return;
       view_ = seen;
-      ever_ready_ = ever_ready_ || seen->ready;
+      answered_ = doubts;
     }
     observer_.OnSeen(*seen);
     Tell(*seen);
     MutexLock lock(mutex_);
-    changed_.WaitFor(
-        mutex_, kInterval,
-        [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return stop_ || refresh_; });
-    refresh_ = false;
+    changed_.WaitFor(mutex_, kInterval,
+                     [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+                       return stop_ || doubts_ > answered_;
+                     });
+    doubts = doubts_;
     if (stop_) return;
   }
 }
@@ -226,10 +225,13 @@ std::shared_ptr<const WorkerGroup::View> WorkerGroup::Look() {
   }
   seen.state = StateName(seen.ranks);
   seen.detail = DetailOf(seen.ranks);
-  if (seen.state == "ready") {
-    seen.detail = WhyNotOneGroup(seen.ranks, tokenizer_size_);
-    if (!seen.detail.empty()) seen.state = "forming";
+  if (seen.state == "ready") seen.detail = WhyNotOneGroup(seen.ranks);
+  const bool whole = seen.state == "ready" && seen.detail.empty();
+  if (judge_ != nullptr && seen.ranks.front().reachable()) {
+    const std::string objection = judge_(seen.leader(), whole);
+    if (whole) seen.detail = objection;
   }
+  if (seen.state == "ready" && !seen.detail.empty()) seen.state = "forming";
   seen.ready = seen.state == "ready";
   return std::make_shared<const View>(std::move(seen));
 }

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "admin.pb.h"
 #include "common/clock.h"
 #include "common/mutex.h"
@@ -34,6 +33,9 @@ class WorkerGroup {
 
     // Rank 0's facts; empty while it cannot be reached.
     const v1::WorkerStatus& leader() const { return ranks.front().worker(); }
+    // How much of the weights the slowest rank has, 0..1; 0 where one cannot be
+    // reached.
+    double progress() const;
   };
 
   // Sees every look at the group, on the watching thread: for metrics. Calls
@@ -46,31 +48,32 @@ class WorkerGroup {
     virtual void OnStatusCall(absl::StatusCode, double /*seconds*/) {}
   };
 
-  // addresses[r] is where rank r listens; at least one. `on_change` is called
-  // on the watching thread whenever `ready` changes, and once at the start; a
-  // new epoch is told as a change to false and back. A group whose vocabulary
-  // has fewer than `tokenizer_size` ids is of another model, and never ready.
-  // `observer` is lent; null: nobody looks.
+  // Why a group may not serve though its ranks are `ready`, from what rank 0
+  // says; empty if it may. Called on the watching thread for every answer of
+  // rank 0.
+  using Judge =
+      std::function<std::string(const v1::WorkerStatus& leader, bool ready)>;
+
+  // addresses[r] is where rank r listens, a name of DNS or a number; at least
+  // one. `on_change` is called on the watching thread whenever `ready` changes,
+  // and once at the start; a new epoch is told as a change to false and back. A
+  // group that the judge objects to is not ready. `observer` is lent; null:
+  // nobody looks.
   WorkerGroup(std::string name, std::vector<std::string> addresses,
-              std::function<void(bool ready)> on_change,
-              int64_t tokenizer_size = 0, Observer* observer = nullptr);
+              std::function<void(bool ready)> on_change, Judge judge = nullptr,
+              Observer* observer = nullptr);
   ~WorkerGroup();
 
   std::shared_ptr<const View> view() const;
   const std::string& name() const { return name_; }
 
-  // What was seen, if the group was ready; else as NotReady.
-  absl::StatusOr<std::shared_ptr<const View>> ReadyView() const;
-
-  // UNAVAILABLE in words: STARTING if this gateway never saw the group ready,
-  // NO_READY_GROUP if it did.
-  absl::Status NotReady(const View& seen) const;
-
   // Rank 0's stub, for Generate and Cancel.
   v1::Worker::StubInterface& leader() { return *stubs_.front(); }
 
-  // Look again now: a stream has just seen the group fail.
+  // Look again now: a stream has just seen the group fail. It is in doubt until
+  // the group was looked at since.
   void Refresh();
+  bool in_doubt() const;
 
  private:
   void Watch();
@@ -80,7 +83,7 @@ class WorkerGroup {
   const std::string name_;
   const std::vector<std::string> addresses_;
   const std::function<void(bool)> on_change_;
-  const int64_t tokenizer_size_;
+  const Judge judge_;
   Observer no_observer_;
   Observer& observer_;
   const MonotonicClock clock_;
@@ -88,9 +91,9 @@ class WorkerGroup {
   mutable Mutex mutex_;
   CondVar changed_;
   std::shared_ptr<const View> view_ ABSL_GUARDED_BY(mutex_);
-  bool refresh_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t doubts_ ABSL_GUARDED_BY(mutex_) = 0;    // Calls of Refresh.
+  int64_t answered_ ABSL_GUARDED_BY(mutex_) = 0;  // That view_ is later than.
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  bool ever_ready_ ABSL_GUARDED_BY(mutex_) = false;
   bool was_ready_ = false;  // The watching thread's.
   bool told_ = false;
   uint64_t told_epoch_ = 0;

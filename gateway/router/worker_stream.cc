@@ -1,12 +1,14 @@
 #include "gateway/router/worker_stream.h"
 
+#include <utility>
+
 #include "common/grpc_status.h"
 
 namespace phalanx {
 
 void WorkerStream::Start(v1::Worker::StubInterface& leader,
-                         const v1::WorkerGenerateRequest& request) {
-  request_ = request;
+                         v1::WorkerGenerateRequest request) {
+  request_ = std::move(request);
   leader.async()->Generate(&context_, &request_, this);
   StartRead(&event_);
   StartCall();

@@ -30,7 +30,7 @@ class WorkerStream final
   explicit WorkerStream(Handler& handler) : handler_(handler) {}
 
   void Start(v1::Worker::StubInterface& leader,
-             const v1::WorkerGenerateRequest& request);
+             v1::WorkerGenerateRequest request);
 
   // Within OnWorkerEvent only; one Resume must follow, from any thread.
   void Pause() { AddHold(); }

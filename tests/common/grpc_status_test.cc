@@ -100,6 +100,14 @@ TEST(GrpcStatus, TheCutIsBetweenCodePointsSoThatTheReasonSurvives) {
   }
 }
 
+TEST(GrpcStatus, AResumeTokenIsNotCut) {
+  const std::string token(1024, 't');
+  const absl::Status got =
+      FromGrpc(ToGrpc(ReasonedError(absl::StatusCode::kUnavailable, "DRAINING",
+                                    "why", {{"resume_token", token}})));
+  EXPECT_EQ(ReasonOf(got).metadata.at("resume_token"), token);
+}
+
 TEST(GrpcStatus, ForeignDetailsAreDropped) {
   const grpc::Status foreign(grpc::StatusCode::ABORTED, "x", "no protobuf");
   EXPECT_EQ(FromGrpc(foreign), absl::AbortedError("x"));

@@ -43,6 +43,26 @@ TEST(ShutdownSignals, CountsTermAndInt) {
   EXPECT_EQ(told.WaitFor(2), std::vector<int>({1, 2}));
 }
 
+TEST(ShutdownSignals, QuitIsToldAndNotCounted) {
+  Told told;
+  ShutdownSignals signals([&](int count) { told.Add(count); },
+                          [&] { told.Add(-1); });
+  kill(getpid(), SIGQUIT);
+  told.WaitFor(1);
+  kill(getpid(), SIGQUIT);
+  told.WaitFor(2);
+  kill(getpid(), SIGTERM);
+  EXPECT_EQ(told.WaitFor(3), std::vector<int>({-1, -1, 1}));
+}
+
+TEST(ShutdownSignals, QuitKeepsItsMeaningWithoutACall) {
+  UnblockShutdownSignals();  // What an earlier test left blocked.
+  ShutdownSignals signals([](int) {});
+  sigset_t mask;
+  pthread_sigmask(SIG_SETMASK, nullptr, &mask);
+  EXPECT_EQ(sigismember(&mask, SIGQUIT), 0);
+}
+
 TEST(ShutdownSignals, EndsWithoutASignal) {
   Told told;
   {
@@ -69,14 +89,16 @@ TEST(ShutdownSignals, IgnoresBrokenPipes) {
 }
 
 TEST(ShutdownSignals, UnblockGivesAChildItsSignalsBack) {
-  ShutdownSignals signals([](int) {});
+  ShutdownSignals signals([](int) {}, [] {});
   sigset_t mask;
   pthread_sigmask(SIG_SETMASK, nullptr, &mask);
   EXPECT_EQ(sigismember(&mask, SIGTERM), 1);
+  EXPECT_EQ(sigismember(&mask, SIGQUIT), 1);
   UnblockShutdownSignals();
   pthread_sigmask(SIG_SETMASK, nullptr, &mask);
   EXPECT_EQ(sigismember(&mask, SIGTERM), 0);
   EXPECT_EQ(sigismember(&mask, SIGINT), 0);
+  EXPECT_EQ(sigismember(&mask, SIGQUIT), 0);
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ fi
 
 case "$2" in
   chat_template) words=(-dict="$REPOSITORY/tests/fuzz/chat_template.dict") ;;
-  step_plan | output_parser) words=() ;;
+  step_plan | output_parser | resume_token) words=() ;;
   *) words=(-dict="$REPOSITORY/tests/fuzz/json.dict") ;;
 esac
 

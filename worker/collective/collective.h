@@ -48,6 +48,10 @@ class Collective {
   // that waited for all; negative where the transport does not know.
   virtual double last_skew_seconds() const { return -1; }
 
+  // The rank that the running call waits for just now; -1 if it waits for
+  // nobody, or the transport does not know. Any thread.
+  virtual int awaited_rank() const { return -1; }
+
   // Ends the group for all ranks. Any thread; the first reason counts.
   virtual void Abort(const absl::Status& reason) = 0;
 

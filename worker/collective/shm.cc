@@ -73,6 +73,8 @@ class ShmCollective final : public Collective {
 
   double last_skew_seconds() const override { return steps_.skew_seconds(); }
 
+  int awaited_rank() const override { return steps_.awaited_rank(); }
+
   void Abort(const absl::Status& reason) override {
     steps_.Abort(LossOf(reason, rank_, size_));
   }

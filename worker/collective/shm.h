@@ -2,6 +2,7 @@
 #define PHALANX_WORKER_COLLECTIVE_SHM_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -24,6 +25,9 @@ struct ShmConfig {
   bool spin = true;
   // For all ranks to have come. Forming is the only thing with a time limit.
   double timeout_seconds = 30;
+  // Asked each millisecond until all have come: an error ends the forming for
+  // all with it. Null: only time does.
+  std::function<absl::Status()> called_off = nullptr;
 };
 
 // A name that no segment has, such as /phalanx-4711-3-9f2c...: rank 0 makes one

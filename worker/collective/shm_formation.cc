@@ -61,6 +61,10 @@ class Formation {
   }
 
  private:
+  absl::Status CalledOff() const {
+    return config_.called_off == nullptr ? absl::OkStatus()
+                                         : config_.called_off();
+  }
   bool TimeIsUp() const { return clock_.now_seconds() >= end_seconds_; }
 
   absl::Status Lost(int rank, absl::string_view cause) const {
@@ -83,6 +87,7 @@ class Formation {
         return absl::OkStatus();
       }
       if (!absl::IsUnavailable(opened.status())) return opened.status();
+      RETURN_IF_ERROR(CalledOff());
       if (TimeIsUp()) {
         // Perhaps rank 0 died between making and filling it.
         RemoveSegmentName(config_.name);
@@ -123,6 +128,7 @@ class Formation {
         return absl::OkStatus();
       }
       if (header.over.load() != 0) return GroupStatus(*group_.segment);
+      RETURN_IF_ERROR(CalledOff());
       if (const int dead = group_.peers->FirstDead(); dead >= 0)
         return Lost(dead, "its process has ended");
       if (TimeIsUp())

@@ -175,6 +175,13 @@ bool ShmSteps::SpinFor(int rank, uint32_t step) const {
 }
 
 bool ShmSteps::SleepFor(int rank, uint32_t step) {
+  awaited_rank_.store(rank);
+  const bool reached = SleepUntil(rank, step);
+  awaited_rank_.store(-1);
+  return reached;
+}
+
+bool ShmSteps::SleepUntil(int rank, uint32_t step) {
   RankLine& line = segment_.line(rank);
   while (true) {
     line.sleepers.fetch_add(1);

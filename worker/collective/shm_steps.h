@@ -1,6 +1,7 @@
 #ifndef PHALANX_WORKER_COLLECTIVE_SHM_STEPS_H_
 #define PHALANX_WORKER_COLLECTIVE_SHM_STEPS_H_
 
+#include <atomic>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -68,6 +69,9 @@ class ShmSteps {
   // last; 0 before.
   double skew_seconds() const { return skew_seconds_; }
 
+  // Whom this rank sleeps for just now; -1: nobody. Any thread.
+  int awaited_rank() const { return awaited_rank_.load(); }
+
   // What rank 0 showed at this step. After AwaitRoot.
   uint64_t broadcast_bytes() const;
 
@@ -80,6 +84,7 @@ class ShmSteps {
   bool Await(int rank, uint32_t step);
   bool SpinFor(int rank, uint32_t step) const;
   bool SleepFor(int rank, uint32_t step);
+  bool SleepUntil(int rank, uint32_t step);
   bool CheckTag(int rank);
   double MeasureSkew() const;
   // The lowest rank that will take no more steps, and why; false if none.
@@ -97,6 +102,8 @@ class ShmSteps {
   int parity_ = 0;
   CallTag tag_ = 0;
   double skew_seconds_ = 0;
+
+  std::atomic<int> awaited_rank_{-1};
 
   Mutex record_mutex_;  // Over the writing of this rank's record.
 };

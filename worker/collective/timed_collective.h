@@ -32,6 +32,7 @@ class TimedCollective final : public Collective {
   double last_skew_seconds() const override {
     return inner_->last_skew_seconds();
   }
+  int awaited_rank() const override { return inner_->awaited_rank(); }
   void Abort(const absl::Status& reason) override { inner_->Abort(reason); }
   absl::Status status() const override { return inner_->status(); }
 

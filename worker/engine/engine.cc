@@ -64,8 +64,14 @@ void Engine::Stop() {
   inbox_.Wake();
 }
 
+void Engine::Drain() {
+  drain_.store(true);
+  inbox_.Wake();
+}
+
 absl::Status Engine::Run(Collective& comm, uint64_t epoch,
                          const PoolSizes& pools) {
+  closed_to_drain_ = false;
   SchedulerLimits limits = limits_;
   limits.kv_blocks = pools.kv_blocks;
   limits.state_slots = pools.state_slots;
@@ -104,6 +110,7 @@ absl::Status Engine::Run(Collective& comm, uint64_t epoch,
 absl::Status Engine::WarmUp(Collective& comm, uint64_t epoch,
                             const SchedulerLimits& limits) {
   for (const StepPlan& plan : WarmUpPlans(PlanLimits(limits), epoch)) {
+    observer_.OnWarmUp(plan);
     RETURN_IF_ERROR(Send(plan, comm));
     RETURN_IF_ERROR(runner_.Run(plan, comm));
     RETURN_IF_ERROR(CompareLogits(runner_, comm));
@@ -116,7 +123,7 @@ absl::Status Engine::WarmUp(Collective& comm, uint64_t epoch,
 }
 
 absl::Status Engine::Serve(Scheduler& scheduler, Collective& comm) {
-  while (!stop_.load()) {
+  while (!MustEnd()) {
     RETURN_IF_ERROR(comm.status());
     TakeArrivals(scheduler);
     const StepPlan plan = scheduler.Plan();
@@ -134,9 +141,23 @@ absl::Status Engine::Serve(Scheduler& scheduler, Collective& comm) {
   return Send(last, comm);
 }
 
+// The door closes before anybody looks whether something is behind it.
+bool Engine::MustEnd() {
+  if (stop_.load() || !drain_.load()) return stop_.load();
+  if (!closed_to_drain_) {
+    closed_to_drain_ = true;
+    board_.Write([](WorkerSnapshot& s) {
+      s.state = WorkerState::kDraining;
+      s.detail = "finishes what it has and takes no more";
+    });
+    inbox_.Close(ClientError(absl::OkStatus(), /*epoch=*/0));
+  }
+  return inbox_.active() == 0;
+}
+
 absl::Status Engine::RunStep(Scheduler& scheduler, const StepPlan& plan,
                              Collective& comm) {
-  observer_.OnStepBegin();
+  observer_.OnStepBegin(plan);
   RETURN_IF_ERROR(Send(plan, comm));
   RETURN_IF_ERROR(runner_.Run(plan, comm));
   std::vector<absl::StatusOr<Token>> sampled;

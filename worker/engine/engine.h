@@ -42,10 +42,15 @@ class Engine {
   // Makes Run end before its next step. Any thread.
   void Stop();
 
+  // Refuses new requests with UNAVAILABLE/DRAINING from before the next step
+  // on, and makes Run end, as by Stop, once none is active. Any thread.
+  void Drain();
+
  private:
   absl::Status WarmUp(Collective& comm, uint64_t epoch,
                       const SchedulerLimits& limits);
   absl::Status Serve(Scheduler& scheduler, Collective& comm);
+  bool MustEnd();
   absl::Status RunStep(Scheduler& scheduler, const StepPlan& plan,
                        Collective& comm);
   void TakeArrivals(Scheduler& scheduler);
@@ -60,6 +65,8 @@ class Engine {
   StepObserver& observer_;
   Sampler sampler_;
   std::atomic<bool> stop_{false};
+  std::atomic<bool> drain_{false};
+  bool closed_to_drain_ = false;  // In this epoch. The engine thread's.
 };
 
 }  // namespace phalanx

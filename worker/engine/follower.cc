@@ -50,9 +50,9 @@ absl::Status Follower::Follow(Collective& comm, uint64_t epoch) {
     if (plan.kind == StepKind::kStop) return absl::OkStatus();
     const bool warm_up = plan.kind == StepKind::kWarmUp;
     if (warm_up)
-      observer_.OnWarmUp();
+      observer_.OnWarmUp(plan);
     else
-      observer_.OnStepBegin();
+      observer_.OnStepBegin(plan);
     RETURN_IF_ERROR(runner_.Run(plan, comm));
     if (warm_up) RETURN_IF_ERROR(CompareLogits(runner_, comm));
     if (warm_up)

@@ -11,14 +11,14 @@ class StepObserver {
  public:
   virtual ~StepObserver() = default;
 
-  // A follower runs a plan of warm-up: nothing counts until OnServing.
-  virtual void OnWarmUp() {}
+  // A plan of warm-up begins: nothing counts until OnServing.
+  virtual void OnWarmUp(const StepPlan&) {}
   // The rank has done its warm-up: what happens from here on is service. A
   // follower, which does not know the last plan of warm-up, says so after each.
   virtual void OnServing() {}
   // A step for requests begins: on rank 0 before its plan is sent, on others
   // when it has come.
-  virtual void OnStepBegin() {}
+  virtual void OnStepBegin(const StepPlan&) {}
   // It is over and was whole: on rank 0 its tokens are delivered.
   virtual void OnStepEnd(const StepPlan&) {}
   // The epoch is over, maybe in mid-step.

@@ -35,11 +35,23 @@ class FormationInbox {
   // means whichever runs or is awaited (the link to rank 0 broke).
   void Abort(uint64_t epoch, const absl::Status& reason);
 
+  // Ends the group that runs, if there is one, with what `reason` says of it.
+  // Any thread.
+  void AbortActive(
+      const std::function<absl::Status(const Collective&)>& reason);
+
+  // Asked while a group forms: OK, or why that is over. Any thread.
+  absl::Status CalledOff() const;
+
   // Forgets aborts that came before: call before asking rank 0 for a group.
   void Reset();
 
+  // This rank wants no other group: ends the wait for one with `reason`, for
+  // good. A group that runs goes on. Any thread.
+  void Leave(const absl::Status& reason);
+
   // Engine thread: blocks until an offer comes; nothing if the wait was
-  // aborted.
+  // aborted or the rank leaves.
   std::optional<FormationOffer> Wait();
 
   // The group that an abort ends from now on; null: none. Ended at once if the
@@ -47,10 +59,11 @@ class FormationInbox {
   void SetActive(Collective* collective, uint64_t epoch);
 
  private:
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar changed_;
   std::optional<FormationOffer> offer_ ABSL_GUARDED_BY(mutex_);
   std::optional<absl::Status> aborted_ ABSL_GUARDED_BY(mutex_);
+  std::optional<absl::Status> left_ ABSL_GUARDED_BY(mutex_);
   Collective* active_ ABSL_GUARDED_BY(mutex_) = nullptr;
   uint64_t active_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
 };

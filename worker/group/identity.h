@@ -2,6 +2,7 @@
 #define PHALANX_WORKER_GROUP_IDENTITY_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -35,9 +36,11 @@ class CollectiveFactory {
   virtual std::string NewId(uint64_t epoch) = 0;
 
   // Every rank: blocks until all ranks of the epoch have come, or for some
-  // seconds. UNAVAILABLE if one did not.
+  // seconds. UNAVAILABLE if one did not, or with what `called_off`, asked every
+  // now and then, says.
   virtual absl::StatusOr<std::unique_ptr<Collective>> Join(
-      uint64_t epoch, const std::string& unique_id) = 0;
+      uint64_t epoch, const std::string& unique_id,
+      const std::function<absl::Status()>& called_off) = 0;
 };
 
 }  // namespace phalanx

@@ -11,8 +11,9 @@
 namespace phalanx {
 namespace {
 
-constexpr std::chrono::seconds kInviteDeadline{10};
-constexpr std::chrono::seconds kCallOffDeadline{2};
+// The follower's engine thread answers, and it only waits for that.
+constexpr std::chrono::seconds kInviteDeadline{4};
+constexpr std::chrono::seconds kCallOffDeadline{1};
 
 }  // namespace
 
@@ -30,11 +31,14 @@ absl::StatusOr<ServingGroup> GroupLeader::Form() {
   const std::string unique_id = factory_.NewId(group.epoch);
   absl::Status status;
   for (const RankIdentity& other : others) {
-    status = Invite(other, group.epoch, unique_id);
+    // A rank that is known to be lost would not answer.
+    status = membership_.CalledOff();
+    if (status.ok()) status = Invite(other, group.epoch, unique_id);
     if (!status.ok()) break;
   }
   if (status.ok()) {
-    auto collective = factory_.Join(group.epoch, unique_id);
+    auto collective = factory_.Join(group.epoch, unique_id,
+                                    [this] { return membership_.CalledOff(); });
     status = collective.status();
     if (status.ok()) group.collective = *std::move(collective);
   }

@@ -9,7 +9,6 @@
 namespace phalanx {
 namespace {
 
-constexpr std::chrono::seconds kBeatInterval{1};
 constexpr std::chrono::seconds kJoinDeadline{5};
 
 }  // namespace
@@ -20,28 +19,27 @@ LeaderLink::LeaderLink(v1::Rank::StubInterface& leader,
 
 absl::StatusOr<std::unique_ptr<LeaderLink>> LeaderLink::Connect(
     v1::Rank::StubInterface& leader, const RankIdentity& identity,
-    FormationInbox& inbox) {
+    FormationInbox& inbox, std::chrono::milliseconds tick) {
   std::unique_ptr<LeaderLink> link(new LeaderLink(leader, identity, inbox));
   link->stream_ = leader.Heartbeat(&link->context_);
-  v1::HeartbeatMessage hello;
-  hello.set_rank(identity.rank);
-  v1::HeartbeatMessage answer;
-  if (!link->stream_->Write(hello) || !link->stream_->Read(&answer)) {
-    const absl::Status status = FromGrpc(link->stream_->Finish());
-    return status.ok() ? absl::UnavailableError("rank 0 closed the heartbeat")
-                       : status;
-  }
+  link->ticker_ =
+      std::make_unique<Ticker>(tick, [raw = link.get()] { raw->Tick(); });
+  const absl::Status greeted = link->Greet();
+  if (!greeted.ok()) return greeted;
   link->reader_ = std::thread([raw = link.get()] { raw->Read(); });
-  link->beater_ = std::thread([raw = link.get()] { raw->Beat(); });
   return link;
 }
 
 LeaderLink::~LeaderLink() {
-  if (!reader_.joinable()) return;  // Never connected.
   context_.TryCancel();
-  reader_.join();
-  beater_.join();
-  stream_->Finish();
+  if (reader_.joinable()) reader_.join();
+  ticker_.reset();
+  if (connected()) stream_->Finish();
+}
+
+bool LeaderLink::connected() const {
+  MutexLock lock(mutex_);
+  return connected_;
 }
 
 bool LeaderLink::broken() const {
@@ -49,35 +47,53 @@ bool LeaderLink::broken() const {
   return broken_;
 }
 
-// Rank 0 sends nothing more; the point is to see the stream end.
+absl::Status LeaderLink::Greet() {
+  v1::HeartbeatMessage hello;
+  hello.set_rank(identity_.rank);
+  v1::HeartbeatMessage answer;
+  if (!stream_->Write(hello) || !stream_->Read(&answer)) {
+    const absl::Status status = FromGrpc(stream_->Finish());
+    return status.ok() ? absl::UnavailableError("rank 0 closed the heartbeat")
+                       : status;
+  }
+  MutexLock lock(mutex_);
+  connected_ = true;
+  silence_.Heard();
+  return absl::OkStatus();
+}
+
 void LeaderLink::Read() {
   v1::HeartbeatMessage message;
   while (stream_->Read(&message)) {
+    MutexLock lock(mutex_);
+    silence_.Heard();
   }
+  const char* cause = "connection closed";
   {
     MutexLock lock(mutex_);
     broken_ = true;
-    changed_.SignalAll();
+    if (silent_) cause = "no heartbeat for 3 s";
   }
   inbox_.Abort(/*epoch=*/0,
                ReasonedError(absl::StatusCode::kUnavailable, "GROUP_LOST",
-                             "rank 0 is gone: its connection closed",
-                             {{"rank", "0"}, {"cause", "connection closed"}}));
+                             absl::StrCat("rank 0 is gone: ", cause),
+                             {{"rank", "0"}, {"cause", cause}}));
 }
 
-void LeaderLink::Beat() {
+void LeaderLink::Tick() {
+  bool beats = false;
+  bool silent = false;
+  {
+    MutexLock lock(mutex_);
+    if (broken_) return;
+    silent = silent_ = silence_.Tick();
+    beats = connected_ && ++ticks_ % kTicksPerBeat == 0;
+  }
+  if (silent) return context_.TryCancel();  // The reader, or Greet, tells.
+  if (!beats) return;
   v1::HeartbeatMessage beat;
   beat.set_rank(identity_.rank);
-  while (true) {
-    {
-      MutexLock lock(mutex_);
-      if (changed_.WaitFor(
-              mutex_, kBeatInterval,
-              [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return broken_; }))
-        return;
-    }
-    if (!stream_->Write(beat)) return;  // The reader tells.
-  }
+  stream_->Write(beat);  // If it fails, so does the read.
 }
 
 absl::Status LeaderLink::Join(uint64_t last_epoch) {

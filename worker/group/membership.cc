@@ -20,11 +20,10 @@ absl::Status Mismatch(int rank, const char* what, const std::string& theirs,
                                     "; rank 0 has ", ours));
 }
 
-absl::Status LostError(int rank) {
-  return ReasonedError(
-      absl::StatusCode::kUnavailable, "GROUP_LOST",
-      absl::StrCat("rank ", rank, " is gone: its connection closed"),
-      {{"rank", absl::StrCat(rank)}, {"cause", "connection closed"}});
+absl::Status LostError(int rank, const char* cause) {
+  return ReasonedError(absl::StatusCode::kUnavailable, "GROUP_LOST",
+                       absl::StrCat("rank ", rank, " is gone: ", cause),
+                       {{"rank", absl::StrCat(rank)}, {"cause", cause}});
 }
 
 }  // namespace
@@ -38,22 +37,40 @@ int64_t Membership::HeartbeatOpened(int rank) {
   MutexLock lock(mutex_);
   if (rank < 1 || rank >= own_.tp_size) return 0;
   Member& member = members_[rank];
-  if (member.stream != 0) LostLocked(rank);
+  if (member.stream != 0) LostLocked(rank, "its process was replaced");
   member = {.stream = ++streams_, .joined = false, .identity = {}};
   return member.stream;
+}
+
+bool Membership::HeartbeatCame(int rank, int64_t stream) {
+  MutexLock lock(mutex_);
+  if (members_[rank].stream != stream) return false;
+  members_[rank].silence.Heard();
+  return true;
 }
 
 void Membership::HeartbeatClosed(int rank, int64_t stream) {
   MutexLock lock(mutex_);
   if (rank < 1 || rank >= own_.tp_size) return;
   if (members_[rank].stream != stream) return;  // Replaced by a newer one.
-  LostLocked(rank);
+  LostLocked(rank, "connection closed");
   members_[rank] = {};
 }
 
-void Membership::LostLocked(int rank) {
-  if (lost_rank_ < 0) lost_rank_ = rank;
-  if (active_ != nullptr) active_->Abort(LostError(rank));
+void Membership::Tick() {
+  MutexLock lock(mutex_);
+  for (int rank = 1; rank < own_.tp_size; ++rank) {
+    if (members_[rank].stream == 0 || !members_[rank].silence.Tick()) continue;
+    LostLocked(rank, "no heartbeat for 3 s");
+    members_[rank] = {};
+  }
+}
+
+void Membership::LostLocked(int rank, const char* cause) {
+  const absl::Status lost = LostError(rank, cause);
+  LogWarning("group", "rank lost", {{"lost_rank", rank}, {"cause", cause}});
+  if (lost_.ok()) lost_ = lost;
+  if (active_ != nullptr) active_->Abort(lost);
 }
 
 absl::Status Membership::Join(const RankIdentity& identity,
@@ -113,7 +130,7 @@ absl::StatusOr<std::vector<RankIdentity>> Membership::WaitWhole() {
     members_[rank].joined = false;
     others.push_back(members_[rank].identity);
   }
-  lost_rank_ = -1;
+  lost_ = absl::OkStatus();
   return others;
 }
 
@@ -126,8 +143,18 @@ uint64_t Membership::NextEpoch(uint64_t floor) {
 void Membership::SetActive(Collective* collective) {
   MutexLock lock(mutex_);
   active_ = collective;
-  if (active_ != nullptr && lost_rank_ >= 0)
-    active_->Abort(LostError(lost_rank_));
+  if (active_ != nullptr && !lost_.ok()) active_->Abort(lost_);
+}
+
+absl::Status Membership::CalledOff() const {
+  MutexLock lock(mutex_);
+  return stopped_ ? absl::UnavailableError("shutting down") : lost_;
+}
+
+void Membership::AbortActive(
+    const std::function<absl::Status(const Collective&)>& reason) {
+  MutexLock lock(mutex_);
+  if (active_ != nullptr) active_->Abort(reason(*active_));
 }
 
 std::vector<int> Membership::Missing() const {

@@ -13,9 +13,9 @@ absl::Status WrongRole(const char* call, const char* who) {
                        std::string(call) + " is answered by " + who + " only");
 }
 
-// One follower's heartbeat at rank 0. Answers the first message, then reads the
-// rest, and tells the membership when the stream ends. One operation at a time,
-// so there is no lock. Deletes itself in OnDone.
+// One follower's heartbeat at rank 0. Answers each message, so that either side
+// hears of the other, and tells the membership of beats and of the stream's
+// end. One operation at a time, so there is no lock. Deletes itself in OnDone.
 class HeartbeatReactor final
     : public grpc::ServerBidiReactor<v1::HeartbeatMessage,
                                      v1::HeartbeatMessage> {
@@ -40,9 +40,13 @@ class HeartbeatReactor final
                                         "; must be one of the followers")));
         return;
       }
-      return StartWrite(&answer_);
+    } else if (!membership_.HeartbeatCame(rank_, stream_)) {
+      Finish(ToGrpc(ReasonedError(
+          absl::StatusCode::kUnavailable, "GROUP_LOST",
+          "rank " + std::to_string(rank_) + " was silent for too long")));
+      return;
     }
-    StartRead(&message_);
+    StartWrite(&answer_);
   }
 
   // If the write failed, so will the read.

@@ -82,7 +82,7 @@ StepMetrics::Phase StepMetrics::PhaseOf(const StepPlan& plan) {
                                                                 : kMixed;
 }
 
-void StepMetrics::OnStepBegin() {
+void StepMetrics::OnStepBegin(const StepPlan&) {
   in_step_ = true;
   step_began_seconds_ = clock_.now_seconds();
 }

@@ -29,9 +29,9 @@ class StepMetrics final : public StepObserver,
   StepMetrics(const std::string& transport, const Clock& clock,
               MetricRegistry& registry);
 
-  void OnWarmUp() override { Pause(); }
+  void OnWarmUp(const StepPlan&) override { Pause(); }
   void OnServing() override;
-  void OnStepBegin() override;
+  void OnStepBegin(const StepPlan& plan) override;
   void OnStepEnd(const StepPlan& plan) override;
   void OnEpochEnd() override { Pause(); }
   void OnCall(CollectiveOp op, double seconds, int64_t bytes) override;

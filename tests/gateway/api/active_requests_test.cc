@@ -12,7 +12,9 @@ namespace {
 
 struct CountingStream final : ActiveRequests::Stream {
   bool CancelByClient() override { return ++cancels == 1; }
+  bool EndForDrain() override { return ++drains == 1; }
   int cancels = 0;
+  int drains = 0;
 };
 
 class ActiveRequestsTest : public testing::Test {
@@ -58,6 +60,14 @@ TEST_F(ActiveRequestsTest, CancelAllReachesAll) {
   const auto a = Add("a");
   const auto b = Add("b", "red");
   EXPECT_EQ(active_.CancelAll(), 2);
+}
+
+TEST_F(ActiveRequestsTest, DrainAllHandsOverAllAndCancelsNone) {
+  const auto a = Add("a");
+  const auto b = Add("b", "red");
+  EXPECT_EQ(active_.DrainAll(), 2);
+  EXPECT_EQ(active_.DrainAll(), 0);
+  EXPECT_EQ(a->cancels + b->cancels, 0);
 }
 
 TEST_F(ActiveRequestsTest, AStreamThatIsOverIsNotCounted) {

@@ -31,7 +31,14 @@ std::vector<int32_t> IdsOf(const std::vector<v1::GenerateEvent>& events) {
   return ids;
 }
 
-GatewayRig::GatewayRig(const v1::WorkerStatus& status, int64_t max_requests)
+Replay::Limits RigLimits(double wait_seconds) {
+  return {.wait_seconds = wait_seconds,
+          .degrade_seconds = 0,
+          .same_epoch_seconds = 600};
+}
+
+GatewayRig::GatewayRig(const v1::WorkerStatus& status, int64_t max_requests,
+                       const Replay::Limits& limits)
     : tokenizer_(MakeSmallTokenizer()),
       template_(MakeSmallTemplate()),
       text_({.name = "mini",
@@ -43,8 +50,9 @@ GatewayRig::GatewayRig(const v1::WorkerStatus& status, int64_t max_requests)
       std::vector<GroupSpec>{
           {.name = "0", .addresses = {folder_.Address("0")}}},
       [this](bool) { seen_.Set(); });
-  service_ = std::make_unique<InferenceService>(text_, admission_, active_,
-                                                *router_, clock_);
+  service_ = std::make_unique<InferenceService>(
+      text_, admission_, active_, *router_, clock_, std::nullopt, nullptr,
+      Resuming{.limits = limits, .key = ResumeKey::Of(std::string(32, 'k'))});
   grpc::ServerBuilder builder;
   builder.RegisterService(service_.get());
   server_ = builder.BuildAndStart();
@@ -56,6 +64,14 @@ GatewayRig::GatewayRig(const v1::WorkerStatus& status, int64_t max_requests)
 GatewayRig::~GatewayRig() {
   server_->Shutdown(std::chrono::system_clock::now());
   worker_->Kill();
+}
+
+void GatewayRig::Replace(const v1::WorkerStatus& status) {
+  FakeWorker::Script script = worker_->script();
+  worker_->Kill();
+  worker_.reset();
+  worker_ = std::make_unique<FakeWorker>(folder_.Address("0"), status);
+  worker_->SetScript(std::move(script));
 }
 
 std::unique_ptr<ClientStream> GatewayRig::Generate(

@@ -6,6 +6,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,28 +19,9 @@
 #include "gateway/router/router.h"
 #include "inference.grpc.pb.h"
 #include "tests/gateway/router/fake_worker.h"
+#include "tests/gateway/router/news.h"
 
 namespace phalanx {
-
-// Something that happens once, on one thread, and is awaited on another.
-class Event {
- public:
-  void Set() {
-    MutexLock lock(mutex_);
-    set_ = true;
-    changed_.SignalAll();
-  }
-  void Wait() {
-    MutexLock lock(mutex_);
-    changed_.Wait(mutex_,
-                  [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return set_; });
-  }
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  bool set_ ABSL_GUARDED_BY(mutex_) = false;
-};
 
 // One client's stream. In this process a message is under way until it is read,
 // so a client that does not read is as slow as can be.
@@ -49,6 +31,14 @@ class ClientStream {
       : reader_(stub.Generate(&context_, request)) {}
   ClientStream(v1::Inference::Stub& stub, const v1::ChatRequest& request)
       : reader_(stub.Chat(&context_, request)) {}
+  ClientStream(v1::Inference::Stub& stub, const v1::ResumeRequest& request)
+      : reader_(stub.Resume(&context_, request)) {}
+  // One that waits so long.
+  ClientStream(v1::Inference::Stub& stub, const v1::GenerateRequest& request,
+               std::chrono::milliseconds timeout) {
+    context_.set_deadline(std::chrono::system_clock::now() + timeout);
+    reader_ = stub.Generate(&context_, request);
+  }
 
   bool Read(v1::GenerateEvent& event) { return reader_->Read(&event); }
   // All that comes from now on.
@@ -66,16 +56,25 @@ class ClientStream {
 std::string TextOf(const std::vector<v1::GenerateEvent>& events);
 std::vector<int32_t> IdsOf(const std::vector<v1::GenerateEvent>& events);
 
+// How a rig's streams outlive their groups: an epoch that was lost is never
+// tried again, and one of other numerics at once.
+Replay::Limits RigLimits(double wait_seconds = 60);
+
 class GatewayRig {
  public:
-  // The worker starts with this status; the group is watched.
-  explicit GatewayRig(const v1::WorkerStatus& status,
-                      int64_t max_requests = 64);
+  // The worker starts with this status; the group is watched. All rigs
+  // have one key for resume tokens.
+  explicit GatewayRig(const v1::WorkerStatus& status, int64_t max_requests = 64,
+                      const Replay::Limits& limits = RigLimits());
   ~GatewayRig();
 
   FakeWorker& worker() { return *worker_; }
   v1::Inference::Stub& stub() { return *stub_; }
   Admission& admission() { return admission_; }
+  ActiveRequests& active() { return active_; }
+  // The worker's process dies and another one takes its place, with this
+  // status and the same script.
+  void Replace(const v1::WorkerStatus& status);
   // Until the gateway has looked at the worker once.
   void WaitUntilSeen() { seen_.Wait(); }
 

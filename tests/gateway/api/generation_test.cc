@@ -83,7 +83,9 @@ class GenerationTest : public testing::Test {
 
   Counter worker_began_;
   Counter worker_ended_;
-  GatewayRig rig_{ReadyStatus(0, 1, 7), /*max_requests=*/64};
+  // A lost group is not waited for long.
+  GatewayRig rig_{ReadyStatus(0, 1, 7), /*max_requests=*/64,
+                  RigLimits(/*wait_seconds=*/0.1)};
 };
 
 TEST_F(GenerationTest, AStopStringEndsTheAnswerAndCancelsTheWorker) {
@@ -178,7 +180,33 @@ TEST_F(GenerationTest, AnEpochThatIsOverIsALostGroup) {
   ScriptStatus(ToGrpc(ReasonedError(absl::StatusCode::kFailedPrecondition,
                                     "STALE_EPOCH", "epoch is 7; it is 8")));
   const auto stream = Begin(RequestOf("me"));
+  stream->ReadAll();
   EXPECT_EQ(ReasonOf(stream->End()).word, "GROUP_LOST");
+}
+
+TEST_F(GenerationTest, ADrainHandsItsStreamsOverWithAToken) {
+  ScriptEndless();
+  const auto stream = Begin(RequestOf("me"));
+  worker_began_.WaitFor(1);
+  EXPECT_EQ(rig_.active().DrainAll(), 1);
+  stream->ReadAll();
+  const absl::Status status = stream->End();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(status).word, "DRAINING");
+  EXPECT_NE(ReasonOf(status).metadata["resume_token"], "");
+  worker_ended_.WaitFor(1);
+}
+
+TEST_F(GenerationTest, AcceptedHasATokenOfNothing) {
+  ScriptEndless();
+  const auto stream = rig_.Generate("me");
+  v1::GenerateEvent event;
+  ASSERT_TRUE(stream->Read(event));
+  const auto point =
+      ResumeKey::Of(std::string(32, 'k')).Open(event.accepted().resume_token());
+  ASSERT_OK(point);
+  EXPECT_EQ(point->seed, event.accepted().sampling().seed());
+  EXPECT_EQ(point->choices, std::vector<SentPart>(1));
 }
 
 TEST_F(GenerationTest, PassesOnWhatTheWorkerRefusesWith) {
@@ -256,8 +284,9 @@ TEST(GenerationAdmission, AStreamHoldsOnePlaceUntilItsEnd) {
 class SlowClientTest : public GenerationTest {
  protected:
   static constexpr int kMessages = 3000;
-  // The gateway's queue, a socket's buffers, and some that are in a hand.
-  static constexpr int64_t kMostAhead = 256 + 500;
+  // The gateway's queue, as many in the event that is under way, a socket's
+  // buffers, and some that are in a hand.
+  static constexpr int64_t kMostAhead = 256 + 256 + 500;
 
   // Writes `kMessages` messages of one token each, or until nobody reads.
   void ScriptBigMessages() {
@@ -290,9 +319,10 @@ TEST_F(SlowClientTest, HoldsTheWorkerBackAndLosesNothing) {
   v1::GenerateEvent event;
   std::string text;
   int64_t most_ahead = 0;
-  for (int64_t read = 0; stream->Read(event); ++read) {
-    EXPECT_EQ(event.seq(), static_cast<uint64_t>(read + 1));
+  for (uint64_t seq = 1; stream->Read(event); ++seq) {
+    EXPECT_EQ(event.seq(), seq);
     text += event.delta().text();
+    const auto read = static_cast<int64_t>(text.size());
     most_ahead = std::max(most_ahead, written_.count() - read);
   }
   EXPECT_OK(stream->End());
@@ -306,7 +336,8 @@ TEST_F(SlowClientTest, AWorkerThatDiesWhileItIsHeldBackIsALostGroup) {
   const auto stream = rig_.Generate("me");
   written_.WaitFor(258);
   rig_.worker().Kill();
-  EXPECT_GE(stream->ReadAll().size(), 256u);  // What it had is delivered.
+  // What it had is delivered.
+  EXPECT_GE(TextOf(stream->ReadAll()).size(), 256u);
   EXPECT_EQ(ReasonOf(stream->End()).word, "GROUP_LOST");
 }
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -24,6 +24,16 @@ constexpr char kForever[] = "exec sleep 1000";
 constexpr int kDeadlineMs = 5000;
 
 bool Alive(pid_t pid) { return kill(pid, 0) == 0; }
+
+// Returns once /proc shows the process in this state.
+void AwaitState(pid_t pid, char state) {
+  const std::string mark = absl::StrCat(") ", std::string(1, state));
+  std::string text;
+  while (text.find(mark) == std::string::npos) {
+    std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+    std::getline(file, text);
+  }
+}
 
 // Real time for waits, and as much more as a test says.
 class ShiftedClock final : public Clock {
@@ -50,17 +60,28 @@ class LauncherTest : public testing::Test {
     return Launcher(std::move(specs), clock_,
                     [this](const std::string& name, absl::string_view line) {
                       lines_[name].push_back(std::string(line));
-                    });
+                    },
+                    {.stopped_seconds = kStoppedSeconds, .waker = &waker_});
   }
 
   // Kills one child and lets the launcher do what it does then.
   void KillAndRestart(Launcher& launcher, size_t child) {
-    kill(launcher.pid(child), SIGKILL);
+    ASSERT_TRUE(launcher.running(child));
+    launcher.Signal(child, SIGKILL);
     const auto death = launcher.Poll(kDeadlineMs);
     ASSERT_TRUE(death.has_value());
-    ASSERT_OK(launcher.RestartAfter(*death));
+    launcher.RestartAfter(*death);
+  }
+  // Lets the time of any restart come, at which all run again.
+  void LetRestart(Launcher& launcher, size_t children) {
+    clock_.Advance(1);
+    ASSERT_FALSE(launcher.Poll(/*timeout_ms=*/0).has_value());
+    for (size_t i = 0; i < children; ++i) ASSERT_TRUE(launcher.running(i));
   }
 
+  static constexpr double kStoppedSeconds = 10;
+
+  Waker waker_;
   ShiftedClock clock_;
   std::map<std::string, std::vector<std::string>> lines_;
 };
@@ -134,7 +155,10 @@ TEST_F(LauncherTest, RestartsAllAfterThreeDeathsInAMinute) {
   ASSERT_OK(launcher.StartAll());
   const pid_t survivor = launcher.pid(0);
 
-  for (int i = 0; i < 3; ++i) KillAndRestart(launcher, 1);
+  for (int i = 0; i < 3; ++i) {
+    KillAndRestart(launcher, 1);
+    LetRestart(launcher, 2);
+  }
 
   EXPECT_NE(launcher.pid(0), survivor);
   EXPECT_FALSE(Alive(survivor));
@@ -148,6 +172,7 @@ TEST_F(LauncherTest, ForgetsDeathsOfMoreThanAMinuteAgo) {
   for (int i = 0; i < 4; ++i) {
     KillAndRestart(launcher, 1);
     clock_.Advance(31);
+    LetRestart(launcher, 2);
   }
 
   EXPECT_EQ(launcher.pid(0), survivor);
@@ -164,17 +189,126 @@ TEST_F(LauncherTest, TellsAChildHowManyRestartsThereWere) {
   for (int i = 0; i < 2; ++i) {
     const auto death = launcher.Poll(kDeadlineMs);
     ASSERT_TRUE(death.has_value());
-    ASSERT_OK(launcher.RestartAfter(*death));
+    launcher.RestartAfter(*death);
   }
 
   EXPECT_THAT(lines_["a"], ElementsAre("0", "1"));
 }
 
+// The first restart is at once; then 0.1 s, 0.2 s.
+TEST_F(LauncherTest, WaitsLongerWithAChildThatKeepsDying) {
+  Launcher launcher = Make({Shell("a", kForever)});
+  ASSERT_OK(launcher.StartAll());
+  KillAndRestart(launcher, 0);
+  EXPECT_TRUE(launcher.running(0));
+  KillAndRestart(launcher, 0);
+  EXPECT_FALSE(launcher.running(0));
+
+  EXPECT_FALSE(launcher.Poll(/*timeout_ms=*/0).has_value());
+  EXPECT_FALSE(launcher.running(0));
+  clock_.Advance(0.11);
+  EXPECT_FALSE(launcher.Poll(/*timeout_ms=*/0).has_value());
+  EXPECT_TRUE(launcher.running(0));
+}
+
+TEST_F(LauncherTest, NeverWaitsLongerThanHalfAMinute) {
+  Launcher launcher = Make({Shell("a", kForever)});
+  ASSERT_OK(launcher.StartAll());
+  for (int i = 0; i < 12; ++i) {
+    KillAndRestart(launcher, 0);
+    clock_.Advance(30.1);
+    EXPECT_FALSE(launcher.Poll(/*timeout_ms=*/0).has_value());
+    ASSERT_TRUE(launcher.running(0));
+  }
+
+  KillAndRestart(launcher, 0);
+  clock_.Advance(29);
+  EXPECT_FALSE(launcher.Poll(/*timeout_ms=*/0).has_value());
+  EXPECT_FALSE(launcher.running(0));
+}
+
+TEST_F(LauncherTest, RestartsAtOnceWhatHasLivedLong) {
+  Launcher launcher = Make({Shell("a", kForever)});
+  ASSERT_OK(launcher.StartAll());
+  for (int i = 0; i < 5; ++i) {
+    KillAndRestart(launcher, 0);
+    ASSERT_TRUE(launcher.running(0));
+    clock_.Advance(61);
+  }
+}
+
+TEST_F(LauncherTest, DoesNotRestartWhatHasRetired) {
+  Launcher launcher = Make({Shell("a", kForever)});
+  ASSERT_OK(launcher.StartAll());
+  launcher.Retire(0);
+
+  KillAndRestart(launcher, 0);
+  clock_.Advance(60);
+
+  EXPECT_FALSE(launcher.Poll(/*timeout_ms=*/0).has_value());
+  EXPECT_FALSE(launcher.running(0));
+}
+
+TEST_F(LauncherTest, KillsAChildThatStaysStopped) {
+  Launcher launcher = Make({Shell("a", kForever)});
+  ASSERT_OK(launcher.StartAll());
+  launcher.Signal(0, SIGSTOP);
+  AwaitState(launcher.pid(0), 'T');
+  EXPECT_FALSE(launcher.Poll(/*timeout_ms=*/0).has_value());
+
+  clock_.Advance(kStoppedSeconds);
+  const auto death = launcher.Poll(kDeadlineMs);
+
+  ASSERT_TRUE(death.has_value());
+  EXPECT_THAT(death->how, HasSubstr("signal 9"));
+}
+
+TEST_F(LauncherTest, LeavesAChildAloneThatGoesOnInTime) {
+  Launcher launcher = Make({Shell("a", kForever)});
+  ASSERT_OK(launcher.StartAll());
+  launcher.Signal(0, SIGSTOP);
+  AwaitState(launcher.pid(0), 'T');
+  EXPECT_FALSE(launcher.Poll(/*timeout_ms=*/0).has_value());
+  launcher.Signal(0, SIGCONT);
+  AwaitState(launcher.pid(0), 'S');
+  EXPECT_FALSE(launcher.Poll(/*timeout_ms=*/0).has_value());
+
+  clock_.Advance(10 * kStoppedSeconds);
+
+  EXPECT_FALSE(launcher.Poll(/*timeout_ms=*/30).has_value());
+}
+
+TEST_F(LauncherTest, IsWokenAtOnce) {
+  Launcher launcher = Make({Shell("a", kForever)});
+  ASSERT_OK(launcher.StartAll());
+  const double began = clock_.now_seconds();
+  waker_.Wake();
+
+  EXPECT_FALSE(launcher.Poll(kDeadlineMs).has_value());
+
+  EXPECT_LT(clock_.now_seconds() - began, kDeadlineMs / 1000.0);
+}
+
+// The second signal of a daemon ends it at once.
+TEST_F(LauncherTest, StopsAllWithTwoSignals) {
+  Launcher launcher = Make(
+      {Shell("a",
+             "trap t=1 TERM; trap i=1 INT; echo up >&2; "
+             "while [ x$t$i != x11 ]; do sleep 0.02; done; echo both >&2")});
+  ASSERT_OK(launcher.StartAll());
+  while (lines_["a"].empty())
+    ASSERT_FALSE(launcher.Poll(/*timeout_ms=*/10).has_value());
+
+  launcher.StopAll(/*grace_seconds=*/5);
+
+  EXPECT_THAT(lines_["a"], ElementsAre("up", "both"));
+}
+
 TEST_F(LauncherTest, StopsAllPolitely) {
   Launcher launcher =
       Make({Shell("a",
-                  "trap 'echo bye >&2; exit 0' TERM; echo up >&2; "
-                  "while :; do sleep 0.02; done")});
+                  "trap 'echo bye >&2; exit 0' TERM; trap '' INT; "
+                  "echo up >&2; while :; do sleep 0.02; done")});
   ASSERT_OK(launcher.StartAll());
   while (lines_["a"].empty())
     ASSERT_FALSE(launcher.Poll(/*timeout_ms=*/10).has_value());
@@ -185,8 +319,8 @@ TEST_F(LauncherTest, StopsAllPolitely) {
 }
 
 TEST_F(LauncherTest, KillsWhatDoesNotStop) {
-  Launcher launcher = Make(
-      {Shell("a", "trap '' TERM; echo up >&2; while :; do sleep 0.02; done")});
+  Launcher launcher = Make({Shell(
+      "a", "trap '' TERM INT; echo up >&2; while :; do sleep 0.02; done")});
   ASSERT_OK(launcher.StartAll());
   while (lines_["a"].empty())
     ASSERT_FALSE(launcher.Poll(/*timeout_ms=*/10).has_value());

@@ -47,6 +47,35 @@ TEST(StatusText, NamesTheGatewayAndTheGroup) {
   EXPECT_THAT(text, HasSubstr("group 0  forming  epoch 3  ranks 2"));
 }
 
+TEST(StatusText, SetsSeveralGroupsApartEachWithItsStreams) {
+  v1::GetStatusResponse status = TwoRanks();
+  *status.add_groups() = status.groups(0);
+  status.mutable_groups(1)->set_name("b");
+  status.mutable_groups(1)->set_streams(7);
+  const std::string text = StatusText(status);
+
+  EXPECT_THAT(text, HasSubstr("\n\ngroup 0  forming"));
+  EXPECT_THAT(text, HasSubstr("\n\ngroup b  forming"));
+  EXPECT_THAT(text, HasSubstr("ranks 2  streams 7"));
+}
+
+TEST(StatusText, SaysWhyAGroupOfReadyRanksIsNotReady) {
+  v1::GetStatusResponse status = TwoRanks();
+  v1::GroupStatus& group = *status.mutable_groups(0);
+  group.mutable_ranks()->RemoveLast();
+  group.set_detail("another model");
+
+  EXPECT_THAT(StatusText(status), HasSubstr("\n  another model\n"));
+}
+
+TEST(StatusText, SaysWhetherADrainRefusesAlready) {
+  v1::GetStatusResponse status = TwoRanks();
+  status.set_state("draining");
+  EXPECT_THAT(StatusText(status), HasSubstr("  draining  model"));
+  status.set_closed(true);
+  EXPECT_THAT(StatusText(status), HasSubstr("  draining, closed  model"));
+}
+
 TEST(StatusText, ShowsWhatARankUsesOfWhatItHas) {
   const std::string text = StatusText(TwoRanks());
 
@@ -57,13 +86,13 @@ TEST(StatusText, ShowsWhatARankUsesOfWhatItHas) {
 TEST(StatusText, NamesTheModeOfTheExpertsAndTheirBank) {
   v1::GetStatusResponse status = TwoRanks();
   EXPECT_THAT(StatusText(status),
-              HasSubstr("ranks 2  experts offload, bank sharded\n"));
+              HasSubstr("ranks 2  streams 0  experts offload, bank sharded\n"));
 
   v1::WorkerStatus& worker =
       *status.mutable_groups(0)->mutable_ranks(0)->mutable_worker();
   worker.set_moe_mode("resident");
   worker.clear_offload_bank();
-  EXPECT_THAT(StatusText(status), HasSubstr("ranks 2  experts resident\n"));
+  EXPECT_THAT(StatusText(status), HasSubstr("ranks 2  streams 0  experts resident\n"));
 }
 
 TEST(StatusText, PutsWhatIsHeldBesideThePlanAndTheBudget) {

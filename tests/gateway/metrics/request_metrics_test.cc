@@ -58,7 +58,7 @@ class RequestMetricsTest : public testing::Test {
   ManualClock clock_;
   MetricRegistry registry_;
   WorkerCalls calls_{registry_};
-  RequestMetrics metrics_{"mini", "0", calls_, registry_};
+  RequestMetrics metrics_{"mini", {"0", "1"}, calls_, registry_};
 };
 
 TEST_F(RequestMetricsTest, ClosedSetsAreThereAtZero) {
@@ -91,6 +91,39 @@ TEST_F(RequestMetricsTest, AStreamWaitsThenRunsThenIsGone) {
   EXPECT_EQ(Value(kRunning), 1);
   stream.End(RequestOutcome::kStop, absl::OkStatus());
   EXPECT_EQ(Value(kRunning), 0);
+}
+
+TEST_F(RequestMetricsTest, AStreamCountsInItsOwnGroup) {
+  const QueuedRequest second = {
+      .priority = 4, .arrived_seconds = 0, .group = 1};
+
+  metrics_.OnWaiting(second);
+  metrics_.OnAdmitted(second, 0, 1, 0);
+
+  EXPECT_EQ(Value(kRunning), 0);
+  EXPECT_EQ(Value("phalanx_requests_running{group=\"1\"}"), 1);
+}
+
+TEST_F(RequestMetricsTest, AStreamThatMovesCountsInItsNewGroup) {
+  StreamTally stream = Admitted();
+  stream.Moved(1);
+
+  EXPECT_EQ(Value(kRunning), 0);
+  EXPECT_EQ(Value("phalanx_requests_running{group=\"1\"}"), 1);
+  stream.End(RequestOutcome::kStop, absl::OkStatus());
+  EXPECT_EQ(Value("phalanx_requests_running{group=\"1\"}"), 0);
+}
+
+TEST_F(RequestMetricsTest, WhatIsComputedAgainForAClientIsDiscardedWork) {
+  StreamTally stream = Admitted();
+  stream.Tokens(5, 0);
+  stream.Withheld(3);
+  stream.Written(1);
+  stream.Dropped();
+  stream.End(RequestOutcome::kCancelled, absl::CancelledError("gone"));
+
+  EXPECT_EQ(Value(Discarded("group_lost")), 3);
+  EXPECT_EQ(Value(Discarded("cancelled")), 1);
 }
 
 TEST_F(RequestMetricsTest, AStreamThatEndsInTheQueueLeavesIt) {
@@ -174,7 +207,7 @@ TEST_F(RequestMetricsTest, TimesAreThoseOfTheWrites) {
   clock_.Advance(.5);
   stream.Written(1);
   clock_.Advance(.125);
-  stream.Written(2);
+  stream.Written(1);
 
   EXPECT_EQ(Value(OfModel("phalanx_time_to_first_token_seconds_sum")), 1);
   EXPECT_EQ(Value(OfModel("phalanx_inter_token_latency_seconds_sum")), .125);
@@ -283,8 +316,7 @@ TEST_F(RequestMetricsTest, TheMostThatWaitedIsShownAtTheEnd) {
 
 TEST_F(RequestMetricsTest, CallsToWorkersAreTimedByTheirEnd) {
   StreamTally stream = Admitted();
-  clock_.Advance(1);
-  stream.WorkerEnded(absl::StatusCode::kUnavailable);
+  stream.WorkerEnded(absl::StatusCode::kUnavailable, /*seconds=*/1.5);
   metrics_.OnWorkerCall(absl::StatusCode::kDataLoss, 1);
 
   EXPECT_EQ(Value("phalanx_worker_rpc_duration_seconds_sum{code="

@@ -49,6 +49,10 @@ FakeWorker::FakeWorker(const std::string& address,
   static const bool up = (grpc_init(), true);
   CHECK(up);
   grpc::ServerBuilder builder;
+  // As a worker permits the gateway's pings.
+  builder.AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 500);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddListeningPort(address, grpc::InsecureServerCredentials());
   builder.RegisterService(this);
   server_ = builder.BuildAndStart();
@@ -63,6 +67,17 @@ void FakeWorker::SetStatus(const v1::WorkerStatus& status) {
 void FakeWorker::SetScript(Script script) {
   MutexLock lock(mutex_);
   script_ = std::move(script);
+}
+
+FakeWorker::Script FakeWorker::script() {
+  MutexLock lock(mutex_);
+  return script_;
+}
+
+void FakeWorker::SetHeld(bool held) {
+  MutexLock lock(mutex_);
+  held_ = held;
+  changed_.SignalAll();
 }
 
 void FakeWorker::Kill() { server_->Shutdown(std::chrono::system_clock::now()); }
@@ -82,6 +97,8 @@ grpc::Status FakeWorker::GetStatus(grpc::ServerContext*,
                                    const v1::WorkerStatusRequest*,
                                    v1::WorkerStatus* response) {
   MutexLock lock(mutex_);
+  changed_.Wait(mutex_,
+                [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !held_; });
   *response = status_;
   return grpc::Status::OK;
 }

@@ -47,6 +47,10 @@ class FakeWorker final : private v1::Worker::Service {
 
   void SetStatus(const v1::WorkerStatus& status);
   void SetScript(Script script);
+  Script script();
+  // Between these, GetStatus does not answer.
+  void HoldStatus() { SetHeld(true); }
+  void ReleaseStatus() { SetHeld(false); }
   // Closes every connection, as the end of the process would. Scripts must end
   // when their writes fail.
   void Kill();
@@ -59,7 +63,11 @@ class FakeWorker final : private v1::Worker::Service {
                          const v1::WorkerStatusRequest* request,
                          v1::WorkerStatus* response) override;
 
+  void SetHeld(bool held);
+
   Mutex mutex_;
+  CondVar changed_;
+  bool held_ ABSL_GUARDED_BY(mutex_) = false;
   v1::WorkerStatus status_ ABSL_GUARDED_BY(mutex_);
   Script script_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<grpc::Server> server_;

@@ -1,52 +1,32 @@
 #include "gateway/router/worker_group.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "common/mutex.h"
-#include "common/reason.h"
 #include "tests/gateway/router/fake_worker.h"
-#include "tests/support/status_matchers.h"
+#include "tests/gateway/router/news.h"
 
 namespace phalanx {
 namespace {
 
 using testing::HasSubstr;
 
-// What on_change said, in order.
-class News {
- public:
-  void Tell(bool ready) {
-    MutexLock lock(mutex_);
-    said_.push_back(ready);
-    changed_.SignalAll();
-  }
-  std::vector<bool> AfterThis(size_t count) {
-    MutexLock lock(mutex_);
-    changed_.Wait(mutex_, [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-      return said_.size() >= count;
-    });
-    return said_;
-  }
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  std::vector<bool> said_ ABSL_GUARDED_BY(mutex_);
-};
-
 class WorkerGroupTest : public testing::Test {
  protected:
-  WorkerGroup& Watch(int ranks, int64_t tokenizer_size = 0) {
+  WorkerGroup& Watch(int ranks, WorkerGroup::Judge judge = nullptr) {
     std::vector<std::string> addresses;
     for (int rank = 0; rank < ranks; ++rank)
       addresses.push_back(folder_.Address(std::to_string(rank)));
     group_ = std::make_unique<WorkerGroup>(
         "g", addresses, [this](bool ready) { news_.Tell(ready); },
-        tokenizer_size);
+        std::move(judge));
     return *group_;
   }
   FakeWorker& Start(int rank, const v1::WorkerStatus& status) {
@@ -66,10 +46,10 @@ TEST_F(WorkerGroupTest, IsReadyWhenEveryRankIsReadyInOneEpoch) {
   Start(1, ReadyStatus(1, 2, 7));
   WorkerGroup& group = Watch(2);
   EXPECT_EQ(news_.AfterThis(1), std::vector<bool>({true}));
-  const auto view = group.ReadyView();
-  ASSERT_OK(view);
-  EXPECT_EQ((*view)->epoch, 7u);
-  EXPECT_EQ((*view)->leader().model().vocab_size(), 300);
+  const auto view = group.view();
+  EXPECT_TRUE(view->ready);
+  EXPECT_EQ(view->epoch, 7u);
+  EXPECT_EQ(view->leader().model().vocab_size(), 300);
 }
 
 TEST_F(WorkerGroupTest, IsNotReadyWhileRanksAreOfTwoEpochs) {
@@ -81,20 +61,13 @@ TEST_F(WorkerGroupTest, IsNotReadyWhileRanksAreOfTwoEpochs) {
   EXPECT_THAT(group.view()->detail, HasSubstr("one epoch"));
 }
 
-TEST_F(WorkerGroupTest, IsReadyWhenTheVocabularyHoldsTheTokenizer) {
+TEST_F(WorkerGroupTest, IsNotReadyAgainstTheJudge) {
   Start(0, ReadyStatus(0, 1, 7));
-  Watch(1, /*tokenizer_size=*/300);
-  EXPECT_EQ(news_.AfterThis(1), std::vector<bool>({true}));
-}
-
-TEST_F(WorkerGroupTest, IsNeverReadyWithATokenizerOfALargerModel) {
-  Start(0, ReadyStatus(0, 1, 7));
-  WorkerGroup& group = Watch(1, /*tokenizer_size=*/301);
+  WorkerGroup& group =
+      Watch(1, [](const v1::WorkerStatus&, bool) { return "another model"; });
   EXPECT_EQ(news_.AfterThis(1), std::vector<bool>({false}));
-  EXPECT_THAT(group.ReadyView(),
-              StatusIs(absl::StatusCode::kUnavailable,
-                       HasSubstr("vocab_size is 300; must be at least the "
-                                 "tokenizer's 301 ids")));
+  EXPECT_EQ(group.view()->state, "forming");
+  EXPECT_EQ(group.view()->detail, "another model");
 }
 
 TEST_F(WorkerGroupTest, NamesTheWorkerThatIsAnotherRankThanListed) {
@@ -114,16 +87,34 @@ TEST_F(WorkerGroupTest, NamesTheRankThatCannotBeReached) {
   EXPECT_THAT(group.view()->detail, HasSubstr("rank 1 at unix:"));
 }
 
-TEST_F(WorkerGroupTest, SaysStartingUntilItWasReadyOnce) {
-  v1::WorkerStatus loading = ReadyStatus(0, 1, 0);
+TEST_F(WorkerGroupTest, IsAsFarAsItsSlowestRank) {
+  v1::WorkerStatus loading = ReadyStatus(0, 2, 0);
   loading.set_state(v1::RANK_STATE_LOADING);
+  loading.set_load_progress(0.25);
   Start(0, loading);
-  WorkerGroup& group = Watch(1);
+  v1::WorkerStatus loaded = ReadyStatus(1, 2, 0);
+  loaded.set_load_progress(1);
+  Start(1, loaded);
+  WorkerGroup& group = Watch(2);
   news_.AfterThis(1);
-  const absl::Status status = group.ReadyView().status();
-  EXPECT_THAT(status,
-              StatusIs(absl::StatusCode::kUnavailable, HasSubstr("loading")));
-  EXPECT_EQ(ReasonOf(status).word, "STARTING");
+  EXPECT_EQ(group.view()->state, "loading");
+  EXPECT_EQ(group.view()->progress(), 0.25);
+}
+
+TEST_F(WorkerGroupTest, IsInDoubtUntilItIsLookedAtAgain) {
+  Start(0, ReadyStatus(0, 1, 7));
+  std::atomic<int> looks{0};
+  Event held;
+  WorkerGroup& group = Watch(1, [&](const v1::WorkerStatus&, bool) {
+    if (looks.fetch_add(1) == 1) held.Wait();  // The second look waits.
+    return "";
+  });
+  news_.AfterThis(1);
+  EXPECT_FALSE(group.in_doubt());
+  group.Refresh();
+  EXPECT_TRUE(group.in_doubt());
+  held.Set();
+  while (group.in_doubt()) std::this_thread::yield();
 }
 
 TEST_F(WorkerGroupTest, TellsOfEveryChange) {
@@ -135,7 +126,7 @@ TEST_F(WorkerGroupTest, TellsOfEveryChange) {
   worker.SetStatus(forming);
   group.Refresh();
   EXPECT_EQ(news_.AfterThis(2), std::vector<bool>({true, false}));
-  EXPECT_EQ(ReasonOf(group.ReadyView().status()).word, "NO_READY_GROUP");
+  EXPECT_FALSE(group.view()->ready);
   worker.SetStatus(ReadyStatus(0, 1, 2));
   group.Refresh();
   EXPECT_EQ(news_.AfterThis(3), std::vector<bool>({true, false, true}));

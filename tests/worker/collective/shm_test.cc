@@ -159,10 +159,12 @@ TEST(ShmProcesses, AStoppedPeerIsWaitedFor) {
       std::async(std::launch::async, [&] { return (*group)->Barrier(); });
 
   EXPECT_EQ(wait.wait_for(milliseconds(350)), std::future_status::timeout);
+  EXPECT_EQ((*group)->awaited_rank(), 1);
   // Until it has stopped, in case it had not yet.
   while (wait.wait_for(milliseconds(1)) == std::future_status::timeout)
     peer.Signal(SIGCONT);
   EXPECT_OK(wait.get());
+  EXPECT_EQ((*group)->awaited_rank(), -1);
   EXPECT_TRUE(peer.Succeeded());
 }
 
@@ -276,6 +278,29 @@ TEST(ShmForming, OneThatGivesUpTellsTheOthersAtOnce) {
   EXPECT_EQ(ReasonOf(status).metadata.at("rank"), "2");
   EXPECT_EQ(patient.get().message(), status.message());
   EXPECT_EQ(SegmentsLeft(), 0);
+}
+
+TEST(ShmForming, EndsForAllWhenItIsCalledOffForOne) {
+  const ShmConfig config = ShmConfigOf(4);
+  std::future<absl::Status> patient = std::async(
+      std::launch::async, [&] { return JoinShmGroup(config).status(); });
+  ShmConfig told = WithRank(config, 1);
+  told.called_off = [] { return absl::UnavailableError("rank 2 is gone"); };
+  AwaitSegment(config);
+
+  const absl::Status status = JoinShmGroup(told).status();
+
+  EXPECT_EQ(status, absl::UnavailableError("rank 2 is gone"));
+  EXPECT_THAT(patient.get().message(), HasSubstr("rank 2 is gone"));
+  EXPECT_EQ(SegmentsLeft(), 0);
+}
+
+TEST(ShmForming, MayBeCalledOffBeforeRankZeroHasCome) {
+  ShmConfig config = WithRank(ShmConfigOf(2), 1);
+  config.called_off = [] { return absl::UnavailableError("rank 0 is gone"); };
+
+  EXPECT_EQ(JoinShmGroup(config).status(),
+            absl::UnavailableError("rank 0 is gone"));
 }
 
 TEST(ShmForming, RefusesASegmentOfAnotherEpochOrShape) {

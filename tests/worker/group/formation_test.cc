@@ -54,7 +54,9 @@ class LocalFactory final : public CollectiveFactory {
   std::string transport() const override { return "local"; }
   std::string NewId(uint64_t epoch) override { return std::to_string(epoch); }
   absl::StatusOr<std::unique_ptr<Collective>> Join(
-      uint64_t epoch, const std::string& unique_id) override {
+      uint64_t epoch, const std::string& unique_id,
+      const std::function<absl::Status()>& called_off) override {
+    EXPECT_OK(called_off());
     EXPECT_EQ(unique_id, std::to_string(epoch));
     return groups_.Take(epoch, rank_);
   }
@@ -107,7 +109,8 @@ class FollowerProcess {
     std::optional<FormationOffer> offer = inbox_.Wait();
     if (!offer.has_value()) return 0;
     offer->done(absl::OkStatus());
-    collective_ = *factory_.Join(offer->epoch, offer->unique_id);
+    collective_ = *factory_.Join(offer->epoch, offer->unique_id,
+                                 [this] { return inbox_.CalledOff(); });
     inbox_.SetActive(collective_.get(), offer->epoch);
     return offer->epoch;
   }

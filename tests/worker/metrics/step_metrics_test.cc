@@ -26,7 +26,7 @@ class StepMetricsTest : public testing::Test {
   void Step(std::vector<PlannedSequence> sequences, double seconds) {
     StepPlan plan;
     plan.sequences = std::move(sequences);
-    steps_.OnStepBegin();
+    steps_.OnStepBegin({});
     clock_.Advance(seconds);
     steps_.OnStepEnd(plan);
   }
@@ -63,7 +63,7 @@ TEST_F(StepMetricsTest, CallsCountWithinStepsOnly) {
   steps_.OnCall(CollectiveOp::kAllReduce, .1, 100);
   steps_.OnServing();
   steps_.OnCall(CollectiveOp::kAllReduce, .1, 100);
-  steps_.OnStepBegin();
+  steps_.OnStepBegin({});
   steps_.OnCall(CollectiveOp::kAllReduce, .1, 100);
   steps_.OnStepEnd(StepPlan());
   steps_.OnCall(CollectiveOp::kAllReduce, .1, 100);
@@ -77,7 +77,7 @@ TEST_F(StepMetricsTest, CallsCountWithinStepsOnly) {
 TEST_F(StepMetricsTest, SkewCountsWithinStepsOnly) {
   steps_.OnServing();
   steps_.OnSkew(.5);
-  steps_.OnStepBegin();
+  steps_.OnStepBegin({});
   steps_.OnSkew(.25);
 
   EXPECT_EQ(Value("phalanx_collective_skew_seconds_sum"), .25);
@@ -85,7 +85,7 @@ TEST_F(StepMetricsTest, SkewCountsWithinStepsOnly) {
 
 TEST_F(StepMetricsTest, AStepThatWasCutShortCountsForNothing) {
   steps_.OnServing();
-  steps_.OnStepBegin();
+  steps_.OnStepBegin({});
   steps_.OnEpochEnd();
   steps_.OnCall(CollectiveOp::kAllReduce, .1, 100);
 
@@ -106,7 +106,7 @@ TEST_F(StepMetricsTest, FailuresCountFromReadyOn) {
 TEST_F(StepMetricsTest, FetchesOfWarmUpDoNotCount) {
   steps_.OnFetch(.001, 10);
   steps_.OnServing();
-  steps_.OnWarmUp();
+  steps_.OnWarmUp({});
   steps_.OnFetch(.001, 10);
   const double before = Value(kFetches);
   steps_.OnServing();
