@@ -37,8 +37,8 @@ Json DistributionJson(const Distribution& d) {
 }
 
 std::string Row(const char* name, const Distribution& d) {
-  if (d.count == 0) return absl::StrFormat("%-22s -\n", name);
-  return absl::StrFormat("%-22s %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f\n", name,
+  if (d.count == 0) return absl::StrFormat("%-20s -\n", name);
+  return absl::StrFormat("%-20s %9.2f %9.2f %9.2f %9.2f %9.2f %9.2f\n", name,
                          d.mean * 1e3, d.p50 * 1e3, d.p90 * 1e3, d.p95 * 1e3,
                          d.p99 * 1e3, d.max * 1e3);
 }
@@ -115,7 +115,7 @@ std::string BenchText(const BenchReport& report) {
                     r.messages.at(word), "\n");
   absl::StrAppend(
       &text,
-      absl::StrFormat("\n%-22s %9s %9s %9s %9s %9s %9s\n", "milliseconds",
+      absl::StrFormat("\n%-20s %9s %9s %9s %9s %9s %9s\n", "milliseconds",
                       "mean", "p50", "p90", "p95", "p99", "max"),
       Row("time to first token", r.ttft_seconds),
       Row("inter-token", r.inter_token_seconds),

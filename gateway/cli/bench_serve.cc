@@ -230,11 +230,11 @@ void AddBenchFlags(CLI::App& verb, BenchOptions& o) {
   verb.add_flag("--json", o.json, "One JSON object, for programs");
   verb.footer(absl::StrCat(
       "Lengths that are drawn are log-normal, near those of ShareGPT: prompts "
-      "with median\n",
-      kPromptMedianTokens, " and sigma ", kPromptSigma,
-      ", answers with median ", kOutputMedianTokens, " and sigma ",
-      kOutputSigma, ", at least ", kLeastDrawnTokens,
-      " and within the model's\ncontext. Ctrl-C ends early and reports what "
+      "of median\n",
+      kPromptMedianTokens, " and sigma ", kPromptSigma, ", answers of median ",
+      kOutputMedianTokens, " and sigma ", kOutputSigma, ", at least ",
+      kLeastDrawnTokens,
+      "\nand within the model's context. Ctrl-C ends early and reports what "
       "was measured.\n"
       "Exit codes: 0 done, 1 a request failed, 130 Ctrl-C.\n"
       "Examples:\n"

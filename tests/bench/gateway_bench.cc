@@ -149,16 +149,15 @@ Figures Measure(const Case& c, double seconds, GatewayProcess& gateway,
       .ttft = result.ttft_seconds};
 }
 
-std::vector<Case> Cases(std::chrono::microseconds step) {
+std::vector<Case> Cases(const std::vector<int64_t>& streams,
+                        std::chrono::microseconds step) {
+  const std::pair<const char*, EngineScript> scripts[] = {
+      {"one token a message", {.tokens_per_message = 1}},
+      {"8 tokens a message", {.tokens_per_message = 8}},
+      {"a token each step", {.tokens_per_message = 1, .step = step}}};
   std::vector<Case> cases;
-  for (const int64_t streams : {1, 16, 64}) {
-    cases.push_back(
-        {"one token a message", streams, {.tokens_per_message = 1}});
-    cases.push_back({"8 tokens a message", streams, {.tokens_per_message = 8}});
-    cases.push_back({"a token each step",
-                     streams,
-                     {.tokens_per_message = 1, .step = step}});
-  }
+  for (const auto& [name, script] : scripts)
+    for (const int64_t count : streams) cases.push_back({name, count, script});
   return cases;
 }
 
@@ -167,11 +166,16 @@ int Main(int argc, char** argv) {
   std::string model = "deploy/models/phalanx-mini";
   double seconds = 2;
   int64_t step_us = 5000;
+  std::vector<int64_t> streams = {1, 16, 64};
   bool check = false;
   app.add_option("--model", model, "Folder of phalanx-mini, for its tokenizer")
       ->capture_default_str();
   app.add_option("--seconds", seconds, "About so long for each case")
       ->check(CLI::Range(0.1, 600.0))
+      ->capture_default_str();
+  app.add_option("--streams", streams, "How many at once, comma-separated")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_option("--step-us", step_us, "Of the engine that goes in steps")
       ->check(CLI::Range(100, 1'000'000))
@@ -200,7 +204,7 @@ int Main(int argc, char** argv) {
               "tokens/s", "cores", "first token ms");
   Json rows = Json::array();
   double most = 0;
-  for (const Case& c : Cases(std::chrono::microseconds(step_us))) {
+  for (const Case& c : Cases(streams, std::chrono::microseconds(step_us))) {
     const Figures f = Measure(c, seconds, gateway, engine, *stub);
     most = std::max(most, f.cpu_us_per_token);
     std::printf("%-22s %7lld %12.2f %10.0f %6.2f %14.2f\n", c.name,

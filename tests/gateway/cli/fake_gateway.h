@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "admin.grpc.pb.h"
 #include "common/grpc_status.h"
+#include "common/mutex.h"
 #include "inference.grpc.pb.h"
 
 namespace phalanx {
@@ -42,7 +43,10 @@ class FakeGateway final : public v1::Inference::Service,
   grpc::Status Generate(
       grpc::ServerContext* context, const v1::GenerateRequest* request,
       grpc::ServerWriter<v1::GenerateEvent>* writer) override {
-    generated = *request;
+    {
+      MutexLock lock(mutex_);
+      generated = *request;
+    }
     return Play(context, writer);
   }
   grpc::Status Chat(grpc::ServerContext* context,
@@ -81,6 +85,7 @@ class FakeGateway final : public v1::Inference::Service,
     return ToGrpc(end);
   }
 
+  Mutex mutex_;  // Streams may come at once; tests read when they are over.
   std::unique_ptr<grpc::Server> server_;
 };
 
