@@ -137,7 +137,7 @@ BenchRecord BenchClient::Run(const BenchLoad& load, int64_t first_index,
     progress_ = {};
     record_ = {};
   }
-  Arrivals arrivals(seed, load.rate.value_or(1));
+  ArrivalTimes arrivals(seed, load.rate.value_or(1));
   const auto stopped = [&]()
                            ABSL_NO_THREAD_SAFETY_ANALYSIS { return stopped_; };
   const auto has_room = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {

@@ -104,10 +104,10 @@ BenchRequest BenchWorkload::Request(int64_t index) const {
   return request;
 }
 
-Arrivals::Arrivals(uint64_t seed, double rate)
+ArrivalTimes::ArrivalTimes(uint64_t seed, double rate)
     : rate_(rate), random_(seed, kArrivalStream) {}
 
-double Arrivals::Next() {
+double ArrivalTimes::Next() {
   return seconds_ += -std::log(1 - random_.Uniform()) / rate_;
 }
 

@@ -73,10 +73,10 @@ class BenchWorkload {
 };
 
 // When the requests of an open loop are due: a Poisson process.
-class Arrivals {
+class ArrivalTimes {
  public:
   // `rate` > 0 requests per second.
-  Arrivals(uint64_t seed, double rate);
+  ArrivalTimes(uint64_t seed, double rate);
 
   // Seconds from the start of the run to the next request.
   double Next();

@@ -153,8 +153,8 @@ TEST(BenchWorkload, WritesWordsWhereTextIsWanted) {
   EXPECT_EQ(std::count(request.text.begin(), request.text.end(), ' '), 4);
 }
 
-TEST(Arrivals, AreAPoissonProcessOfTheRate) {
-  Arrivals arrivals(/*seed=*/1, /*rate=*/50);
+TEST(ArrivalTimes, AreAPoissonProcessOfTheRate) {
+  ArrivalTimes arrivals(/*seed=*/1, /*rate=*/50);
   double last = 0;
   double squares = 0;
   for (int64_t i = 0; i < kRequests; ++i) {
@@ -169,10 +169,10 @@ TEST(Arrivals, AreAPoissonProcessOfTheRate) {
   EXPECT_NEAR(squares / kRequests * 50 * 50, 2, 4 * 4.5 / std::sqrt(kRequests));
 }
 
-TEST(Arrivals, AreTheSameForTheSameSeed) {
-  Arrivals one(3, 1);
-  Arrivals two(3, 1);
-  Arrivals other(4, 1);
+TEST(ArrivalTimes, AreTheSameForTheSameSeed) {
+  ArrivalTimes one(3, 1);
+  ArrivalTimes two(3, 1);
+  ArrivalTimes other(4, 1);
 
   EXPECT_EQ(one.Next(), two.Next());
   EXPECT_NE(one.Next(), other.Next());
