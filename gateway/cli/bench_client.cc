@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <random>
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/grpc_status.h"
 #include "common/reason.h"
 
@@ -37,9 +38,11 @@ class BenchClient::Stream final
  public:
   Stream(BenchClient& client, int64_t index, double due_seconds,
          v1::GenerateRequest request,
+         std::optional<int64_t> cancel_after_tokens,
          std::shared_ptr<grpc::ClientContext> context)
       : client_(client),
         index_(index),
+        cancel_after_tokens_(cancel_after_tokens),
         context_(std::move(context)),
         request_(std::move(request)) {
     sample_.due_seconds = due_seconds;
@@ -64,6 +67,11 @@ class BenchClient::Stream final
       sample_.cached_tokens = event_.summary().cached_tokens();
       sample_.resumes = event_.summary().resumes();
       sample_.preemptions = event_.summary().preemptions();
+    }
+    if (cancel_after_tokens_ && !cancelled_ &&
+        sample_.output_tokens >= *cancel_after_tokens_) {
+      cancelled_ = true;
+      client_.Cancel(request_.request_id());
     }
     StartRead(&event_);
   }
@@ -96,6 +104,11 @@ class BenchClient::Stream final
 
   void SetEnd(const absl::Status& status) {
     if (status.ok() && IsWhole()) return;
+    if (cancelled_ && absl::IsCancelled(status) &&
+        ReasonOf(status).word == "CLIENT") {
+      sample_.end = BenchSample::End::kCancelled;
+      return;
+    }
     sample_.end = BenchSample::End::kFailed;
     sample_.error = status.ok() ? "INCOMPLETE" : WordOf(status);
     sample_.error_message =
@@ -115,18 +128,53 @@ class BenchClient::Stream final
 
   BenchClient& client_;
   const int64_t index_;
+  const std::optional<int64_t> cancel_after_tokens_;
   const std::shared_ptr<grpc::ClientContext> context_;
   const v1::GenerateRequest request_;
   v1::GenerateEvent event_;
   BenchSample sample_;
   int64_t asked_tokens_ = 0;
   bool summary_ = false;
+  bool cancelled_ = false;  // It was asked for.
+};
+
+// One call of Cancel. Owns itself.
+class BenchClient::CancelCall {
+ public:
+  CancelCall(BenchClient& client, const std::string& request_id)
+      : client_(client) {
+    request_.add_request_ids(request_id);
+    context_.set_deadline(std::chrono::system_clock::now() +
+                          Nanoseconds(client.settings_.timeout_seconds));
+  }
+
+  void Begin() {
+    client_.stub_.async()->Cancel(&context_, &request_, &response_,
+                                  [this](const grpc::Status& grpc_status) {
+                                    const absl::Status status =
+                                        FromGrpc(grpc_status);
+                                    BenchClient& client = client_;
+                                    delete this;
+                                    client.OnCancelDone(status);
+                                  });
+  }
+
+ private:
+  BenchClient& client_;
+  grpc::ClientContext context_;
+  v1::CancelRequest request_;
+  v1::CancelResponse response_;
 };
 
 BenchClient::BenchClient(v1::Inference::Stub& stub, const Clock& clock,
                          const BenchWorkload& workload,
                          const BenchSettings& settings)
-    : stub_(stub), clock_(clock), workload_(workload), settings_(settings) {}
+    : stub_(stub),
+      clock_(clock),
+      workload_(workload),
+      settings_(settings),
+      id_(absl::StrFormat("bench-%08x%08x", std::random_device()(),
+                          std::random_device()())) {}
 
 BenchRecord BenchClient::Run(const BenchLoad& load, int64_t first_index,
                              uint64_t seed, const OnProgress& on_progress) {
@@ -144,7 +192,7 @@ BenchRecord BenchClient::Run(const BenchLoad& load, int64_t first_index,
     return stopped_ || progress_.running < load.concurrency;
   };
   const auto all_ended = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return contexts_.empty();
+    return contexts_.empty() && cancels_ == 0;
   };
   double shown = start;
   const OnProgress show = [&](BenchProgress progress) {
@@ -195,8 +243,10 @@ void BenchClient::Start(int64_t index, double due_seconds) {
   auto context = std::make_shared<grpc::ClientContext>();
   context->set_deadline(std::chrono::system_clock::now() +
                         Nanoseconds(settings_.timeout_seconds));
-  auto* stream = new Stream(*this, index, due_seconds,
-                            RequestOf(workload_.Request(index)), context);
+  const BenchRequest request = workload_.Request(index);
+  auto* stream =
+      new Stream(*this, index, due_seconds, RequestOf(request, index),
+                 request.cancel_after_tokens, context);
   {
     MutexLock lock(mutex_);
     ++progress_.started;
@@ -208,8 +258,10 @@ void BenchClient::Start(int64_t index, double due_seconds) {
   stream->Begin();
 }
 
-v1::GenerateRequest BenchClient::RequestOf(const BenchRequest& from) const {
+v1::GenerateRequest BenchClient::RequestOf(const BenchRequest& from,
+                                           int64_t index) const {
   v1::GenerateRequest request;
+  request.set_request_id(absl::StrCat(id_, "-", index));
   if (from.prompt_ids.empty())
     request.set_text(from.text);
   else
@@ -238,6 +290,30 @@ void BenchClient::Stop() {
 bool BenchClient::stopped() {
   MutexLock lock(mutex_);
   return stopped_;
+}
+
+void BenchClient::Cancel(const std::string& request_id) {
+  {
+    MutexLock lock(mutex_);
+    ++cancels_;
+  }
+  (new CancelCall(*this, request_id))->Begin();
+}
+
+// A call that fails is a failure of its own; the stream then goes on.
+void BenchClient::OnCancelDone(const absl::Status& status) {
+  MutexLock lock(mutex_);
+  --cancels_;
+  if (!status.ok() && !stopped_) {
+    BenchSample sample;
+    sample.due_seconds = sample.end_seconds = clock_.now_seconds();
+    sample.end = BenchSample::End::kFailed;
+    sample.error = absl::StrCat("Cancel ", WordOf(status));
+    sample.error_message = std::string(status.message());
+    ++progress_.failed;
+    record_.Add(std::move(sample));
+  }
+  changed_.SignalAll();
 }
 
 void BenchClient::OnTokens(int64_t count) {

@@ -9,7 +9,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 
+#include "absl/status/status.h"
 #include "common/clock.h"
 #include "common/mutex.h"
 #include "gateway/cli/bench_record.h"
@@ -69,8 +71,11 @@ class BenchClient {
  private:
   class Stream;
 
+  class CancelCall;
+
   void Start(int64_t index, double due_seconds);
-  v1::GenerateRequest RequestOf(const BenchRequest& request) const;
+  v1::GenerateRequest RequestOf(const BenchRequest& request,
+                                int64_t index) const;
   // Waits until `ready` (asked with the mutex held) or `end_seconds`, and shows
   // progress meanwhile.
   template <typename Ready>
@@ -78,11 +83,14 @@ class BenchClient {
                  const OnProgress& on_progress);
   void OnTokens(int64_t count);
   void OnEnd(int64_t index, BenchSample sample);
+  void Cancel(const std::string& request_id);
+  void OnCancelDone(const absl::Status& status);
 
   v1::Inference::Stub& stub_;
   const Clock& clock_;
   const BenchWorkload& workload_;
   const BenchSettings settings_;
+  const std::string id_;  // No other run has it; requests are named after it.
 
   Mutex mutex_;
   CondVar changed_;
@@ -93,6 +101,7 @@ class BenchClient {
   // cancel one that just ends.
   std::map<int64_t, std::shared_ptr<grpc::ClientContext>> contexts_
       ABSL_GUARDED_BY(mutex_);
+  int64_t cancels_ ABSL_GUARDED_BY(mutex_) = 0;  // Calls under way.
 };
 
 }  // namespace phalanx

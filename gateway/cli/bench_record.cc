@@ -65,6 +65,7 @@ BenchResult BenchRecord::Result(const Slo& slo) const {
     result.resumes += sample.resumes;
     result.preemptions += sample.preemptions;
     if (IsGood(sample, slo)) ++result.good;
+    if (sample.end == BenchSample::End::kCancelled) ++result.cancelled;
     if (sample.end == BenchSample::End::kInterrupted) ++result.interrupted;
     if (sample.end == BenchSample::End::kFailed) {
       ++result.failed;

@@ -11,7 +11,12 @@ namespace phalanx {
 
 // What the client saw of one request. Times are of one clock, in seconds.
 struct BenchSample {
-  enum class End { kOk, kFailed, kInterrupted };
+  enum class End {
+    kOk,
+    kFailed,
+    kCancelled,    // As it was meant to be.
+    kInterrupted,  // With the whole run.
+  };
 
   // When the request should have been sent: an open loop's may have waited for
   // its turn, and that is part of what its user waits.
@@ -60,6 +65,7 @@ struct Slo {
 struct BenchResult {
   int64_t ok = 0;
   int64_t failed = 0;
+  int64_t cancelled = 0;
   int64_t interrupted = 0;
   std::map<std::string, int64_t> errors;        // Of the failed ones, by what.
   std::map<std::string, std::string> messages;  // The first of each.

@@ -100,7 +100,8 @@ std::string BenchText(const BenchReport& report) {
                          : "");
   absl::StrAppend(
       &text, absl::StrFormat("requests  %d ok, %d failed", r.ok, r.failed),
-      r.interrupted > 0 ? absl::StrCat(", ", r.interrupted, " cancelled") : "",
+      r.cancelled > 0 ? absl::StrCat(", ", r.cancelled, " cancelled") : "",
+      r.interrupted > 0 ? absl::StrCat(", ", r.interrupted, " cut off") : "",
       absl::StrFormat(" in %.2f s; %.2f requests/s\n", r.seconds,
                       r.PerSecond(r.ok)),
       absl::StrFormat("tokens    %d in (%d cached), %d out; %.1f out/s\n",
@@ -149,10 +150,13 @@ std::string BenchJson(const BenchReport& report) {
                       {"output_tokens", OrNull(w.output_tokens)},
                       {"shared_prefix_tokens", w.shared_prefix_tokens},
                       {"text", w.text},
+                      {"cancel_share", w.cancel_share},
                       {"temperature", OrNull(report.settings.temperature)},
                       {"ignore_eos", report.settings.ignore_eos}};
-  json["requests"] = {
-      {"ok", r.ok}, {"failed", r.failed}, {"interrupted", r.interrupted}};
+  json["requests"] = {{"ok", r.ok},
+                      {"failed", r.failed},
+                      {"cancelled", r.cancelled},
+                      {"interrupted", r.interrupted}};
   json["errors"] = Json::object();
   for (const auto& [word, count] : r.errors) json["errors"][word] = count;
   json["seconds"] = r.seconds;

@@ -31,8 +31,9 @@ std::string BenchText(const BenchReport& report);
 //   load      {loop: "open"|"closed", rate, concurrency, requests,
 //             duration_seconds, warmup_requests}; what is not bounded is null
 //   workload  {seed, prompt_tokens, output_tokens, shared_prefix_tokens, text,
-//             temperature, ignore_eos}; lengths that were drawn are null
-//   requests  {ok, failed, interrupted}
+//             cancel_share, temperature, ignore_eos}; lengths that were drawn
+//             are null
+//   requests  {ok, failed, cancelled, interrupted}
 //   errors    {"UNAVAILABLE/GROUP_LOST": count, ...}
 //   seconds, requests_per_second (that ended well), output_tokens_per_second
 //   tokens    {prompt, cached, output}
@@ -41,7 +42,7 @@ std::string BenchText(const BenchReport& report);
 //             {count, mean, p50, p90, p95, p99, max}
 //   goodput   {slo_ttft_ms, slo_itl_ms, requests, share,
 //             requests_per_second}; null where no SLO was given. The share is
-//             of all that ended, failed ones included.
+//             of those that ended well or failed.
 std::string BenchJson(const BenchReport& report);
 
 // How far a run is, at most `columns` wide.

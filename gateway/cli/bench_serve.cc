@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <utility>
 
@@ -78,7 +79,8 @@ BenchReport Describe(const BenchOptions& o, std::string address,
                    .prompt_tokens = o.prompt_tokens,
                    .output_tokens = o.output_tokens,
                    .shared_prefix_tokens = o.shared_prefix_tokens,
-                   .text = o.text},
+                   .text = o.text,
+                   .cancel_share = o.cancel_share},
       .load = LoadOf(o),
       .settings = {.temperature = o.temperature,
                    .ignore_eos = o.ignore_eos == "true",
@@ -198,6 +200,11 @@ void AddRequestFlags(CLI::App& verb, BenchOptions& o) {
   verb.add_flag("--text", o.text,
                 "Prompts are words, as many as there were tokens, instead of "
                 "random ids; a word may be several tokens");
+  verb.add_option("--cancel", o.cancel_share,
+                  "This share of the requests, drawn from the seed, is "
+                  "cancelled somewhere in its answer, by a call of Cancel")
+      ->check(NumberIn(0, 1))
+      ->capture_default_str();
   verb.add_option("--temperature", o.temperature,
                   "0 always takes the most likely token; the service's own "
                   "if not given")
@@ -213,7 +220,6 @@ void AddRequestFlags(CLI::App& verb, BenchOptions& o) {
 
 void AddBenchFlags(CLI::App& verb, BenchOptions& o) {
   verb.add_option("what", o.what, "What to measure: a running service")
-      ->required()
       ->check(CLI::IsMember({"serve"}));
   verb.add_option("--address", o.address,
                   "The service, HOST:PORT; that of the last `phalanx serve` "
@@ -246,6 +252,13 @@ void AddBenchFlags(CLI::App& verb, BenchOptions& o) {
 }
 
 int RunBench(const BenchOptions& options) {
+  if (options.what.empty()) {
+    std::fputs(
+        "phalanx bench: say what to measure: `phalanx bench serve`, a running "
+        "service\n",
+        stderr);
+    return static_cast<int>(CLI::ExitCodes::RequiredError);
+  }
   Interruptible interruptible;
   Interrupt interrupt([&] { interruptible.OnInterrupt(); });
   const absl::StatusOr<BenchReport> report = Bench(options, interruptible);

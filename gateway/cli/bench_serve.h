@@ -22,6 +22,7 @@ struct BenchOptions {
   std::optional<int64_t> output_tokens;
   int64_t shared_prefix_tokens = 0;
   bool text = false;
+  double cancel_share = 0;
   std::optional<double> temperature;
   std::string ignore_eos = "true";
   std::optional<double> slo_ttft_ms;

@@ -96,8 +96,13 @@ BenchRequest BenchWorkload::Request(int64_t index) const {
   BenchRandom random(config_.seed, static_cast<uint64_t>(index));
   BenchRequest request;
   request.sampling_seed = random.Bits();
+  const bool cancelled = random.Uniform() < config_.cancel_share;
+  const double share_of_answer = random.Uniform();
   const int64_t prompt_tokens = PromptTokens(random);
   request.output_tokens = OutputTokens(random, prompt_tokens);
+  if (cancelled)
+    request.cancel_after_tokens = static_cast<int64_t>(
+        share_of_answer * static_cast<double>(request.output_tokens));
   BenchRandom prefix(config_.seed, kPrefixStream);
   AddTokens(prefix, config_, config_.shared_prefix_tokens, request);
   AddTokens(random, config_, prompt_tokens, request);

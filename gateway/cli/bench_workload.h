@@ -41,6 +41,7 @@ struct WorkloadConfig {
   // Before each prompt, the same for all of them, and beside its length.
   int64_t shared_prefix_tokens = 0;
   bool text = false;  // Words instead of ids, as many as there were tokens.
+  double cancel_share = 0;  // Of the requests, in [0, 1].
   int64_t max_model_len = 0;
   int64_t vocab_size = 0;
 };
@@ -50,6 +51,8 @@ struct BenchRequest {
   std::string text;
   int64_t output_tokens = 0;
   uint64_t sampling_seed = 0;
+  // Cancelled once so many tokens have come, fewer than output_tokens.
+  std::optional<int64_t> cancel_after_tokens;
 };
 
 // The requests of a run, each a pure function of the seed and its index.

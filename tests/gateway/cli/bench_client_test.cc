@@ -1,6 +1,9 @@
 #include "gateway/cli/bench_client.h"
 
+#include <map>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "common/reason.h"
 #include "gateway/cli/client.h"
@@ -155,6 +158,57 @@ TEST_F(BenchClientTest, StopCancelsWhatRunsAndIsNoFailure) {
   EXPECT_EQ(result.interrupted, 2);
   EXPECT_EQ(result.ok + result.failed, 0);
   EXPECT_TRUE(client().stopped());
+}
+
+// A client that cancels every request.
+class CancellingClientTest : public BenchClientTest {
+ protected:
+  BenchResult RunAndCancel(int64_t requests) {
+    const BenchWorkload workload =
+        *BenchWorkload::Create({.seed = 0,
+                                .prompt_tokens = 5,
+                                .output_tokens = kTokens,
+                                .shared_prefix_tokens = 0,
+                                .text = false,
+                                .cancel_share = 1,
+                                .max_model_len = 100,
+                                .vocab_size = 10});
+    BenchClient client(*stub_, clock_, workload, settings_);
+    return client.Run(Closed(requests, 1), 0, 0, [](const BenchProgress&) {})
+        .Result({});
+  }
+};
+
+TEST_F(CancellingClientTest, CancelsByNameAndCountsThoseThatEndSo) {
+  gateway_.end =
+      ReasonedError(absl::StatusCode::kCancelled, "CLIENT", "by you");
+  const BenchResult result = RunAndCancel(2);
+
+  EXPECT_EQ(result.cancelled, 2);
+  EXPECT_EQ(result.ok + result.failed, 0);
+  ASSERT_EQ(gateway_.cancelled.size(), 2u);
+  EXPECT_NE(gateway_.cancelled[0], gateway_.cancelled[1]);
+  EXPECT_EQ(gateway_.cancelled[1], gateway_.generated.request_id());
+}
+
+TEST_F(CancellingClientTest, ARequestThatEndsBeforeItsCancelIsFine) {
+  EXPECT_EQ(RunAndCancel(2).ok, 2);
+}
+
+TEST_F(CancellingClientTest, ACancelThatFailsIsAFailure) {
+  gateway_.cancel_end = absl::InternalError("no");
+  const BenchResult result = RunAndCancel(1);
+
+  EXPECT_EQ(result.errors,
+            (std::map<std::string, int64_t>{{"Cancel INTERNAL", 1}}));
+}
+
+TEST_F(CancellingClientTest, AnotherEndThanTheOneAskedForIsAFailure) {
+  gateway_.end =
+      ReasonedError(absl::StatusCode::kCancelled, "DISCONNECTED", "gone");
+
+  EXPECT_EQ(RunAndCancel(1).errors,
+            (std::map<std::string, int64_t>{{"CANCELLED/DISCONNECTED", 1}}));
 }
 
 TEST_F(BenchClientTest, ARequestThatTakesTooLongHasFailed) {

@@ -111,11 +111,13 @@ TEST(BenchRecord, AddsTokensUpWhateverTheEnd) {
 TEST(BenchRecord, CountsEndsAndErrors) {
   const BenchResult result =
       ResultOf({Good(2), Ended(End::kFailed, "A/B"), Ended(End::kFailed, "A/B"),
-                Ended(End::kFailed, "C"), Ended(End::kInterrupted)});
+                Ended(End::kFailed, "C"), Ended(End::kInterrupted),
+                Ended(End::kCancelled)});
 
   EXPECT_EQ(result.ok, 1);
   EXPECT_EQ(result.failed, 3);
   EXPECT_EQ(result.interrupted, 1);
+  EXPECT_EQ(result.cancelled, 1);
   EXPECT_EQ(result.errors,
             (std::map<std::string, int64_t>{{"A/B", 2}, {"C", 1}}));
   EXPECT_EQ(result.messages.at("C"), "of C");

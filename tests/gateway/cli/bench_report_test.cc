@@ -94,7 +94,14 @@ TEST(BenchText, TellsThatItEndedEarly) {
   report.result.interrupted = 8;
 
   EXPECT_THAT(BenchText(report), HasSubstr("Ended early"));
-  EXPECT_THAT(BenchText(report), HasSubstr("5 failed, 8 cancelled in"));
+  EXPECT_THAT(BenchText(report), HasSubstr("5 failed, 8 cut off in"));
+}
+
+TEST(BenchText, TellsWhatWasMeantToBeCancelled) {
+  BenchReport report = Report();
+  report.result.cancelled = 2;
+
+  EXPECT_THAT(BenchText(report), HasSubstr("5 failed, 2 cancelled in"));
 }
 
 TEST(BenchText, TellsReplays) {
@@ -122,7 +129,8 @@ TEST(BenchJson, IsOneObjectWithEverything) {
   EXPECT_EQ(object["workload"]["prompt_tokens"], nullptr);
   EXPECT_EQ(object["workload"]["ignore_eos"], true);
   EXPECT_EQ(object["requests"],
-            json::parse(R"({"ok":15,"failed":5,"interrupted":0})"));
+            json::parse(R"({"ok":15,"failed":5,"cancelled":0,
+                "interrupted":0})"));
   EXPECT_EQ(object["errors"], json::parse(R"({"UNAVAILABLE/GROUP_LOST":5})"));
   EXPECT_EQ(object["requests_per_second"], 1.5);
   EXPECT_EQ(object["output_tokens_per_second"], 300);

@@ -153,6 +153,26 @@ TEST(BenchWorkload, WritesWordsWhereTextIsWanted) {
   EXPECT_EQ(std::count(request.text.begin(), request.text.end(), ' '), 4);
 }
 
+TEST(BenchWorkload, CancelsTheShareThatIsAskedForWithinTheAnswer) {
+  WorkloadConfig config = Config();
+  config.cancel_share = 0.25;
+  const BenchWorkload workload = Made(config);
+  const BenchWorkload undisturbed = Made(Config());
+  int64_t cancelled = 0;
+  for (int64_t i = 0; i < kRequests; ++i) {
+    const BenchRequest request = workload.Request(i);
+    if (!request.cancel_after_tokens) continue;
+    ++cancelled;
+    EXPECT_GE(*request.cancel_after_tokens, 0);
+    EXPECT_LT(*request.cancel_after_tokens, request.output_tokens);
+  }
+
+  // Within 4 deviations of a binomial.
+  EXPECT_NEAR(static_cast<double>(cancelled) / kRequests, 0.25, 0.0125);
+  EXPECT_EQ(workload.Request(1).prompt_ids, undisturbed.Request(1).prompt_ids);
+  EXPECT_FALSE(undisturbed.Request(1).cancel_after_tokens.has_value());
+}
+
 TEST(ArrivalTimes, AreAPoissonProcessOfTheRate) {
   ArrivalTimes arrivals(/*seed=*/1, /*rate=*/50);
   double last = 0;

@@ -61,6 +61,12 @@ class FakeGateway final : public v1::Inference::Service,
     response->set_has_tokenizer(has_tokenizer);
     return grpc::Status::OK;
   }
+  grpc::Status Cancel(grpc::ServerContext*, const v1::CancelRequest* request,
+                      v1::CancelResponse*) override {
+    MutexLock lock(mutex_);
+    cancelled.push_back(request->request_ids(0));
+    return ToGrpc(cancel_end);
+  }
   grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
                          v1::GetStatusResponse* response) override {
     response->set_state("ready");
@@ -74,6 +80,8 @@ class FakeGateway final : public v1::Inference::Service,
   bool has_tokenizer = true;
   v1::GenerateRequest generated;
   std::vector<v1::ChatRequest> chats;
+  std::vector<std::string> cancelled;  // Ids that Cancel was called with.
+  absl::Status cancel_end;             // What it said.
 
  private:
   grpc::Status Play(grpc::ServerContext* context,
