@@ -57,7 +57,8 @@ ProgressBar::ProgressBar(int fd, const Clock& clock)
 void ProgressBar::Show(const LoadingState& state) {
   if (!line_.terminal()) return;
   const double now = clock_.now_seconds();
-  if (!started_) {
+  // Weights begin anew after a bank was packed: another speed.
+  if (!started_ || state.done_bytes < started_bytes_) {
     started_ = true;
     started_seconds_ = now;
     started_bytes_ = state.done_bytes;
