@@ -22,7 +22,8 @@ absl::StatusOr<std::unique_ptr<LoadedRank>> LoadedRank::Create(
         PackedBank::Create(request.checkpoint, config, plan.local, backend,
                            {.dir = request.pack_cache,
                             .model_digest = request.model_digest,
-                            .threads = request.threads}));
+                            .threads = request.threads,
+                            .on_progress = request.on_pack_progress}));
   }
   ASSIGN_OR_RETURN(rank->weights_,
                    LoadWeights(request.checkpoint, config, plan.local, backend,

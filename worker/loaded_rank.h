@@ -27,7 +27,9 @@ struct LoadRequest {
   std::string model_digest;
   std::string pack_cache;  // Folder of packed banks; empty: none is made.
   int threads = 1;         // That load, and later fetch experts.
-  // Told how the weights come in, by any of those threads.
+  // Told how a packed bank is made, where this rank makes it, and after that
+  // how the weights come in; by any of those threads.
+  std::function<void(const LoadProgress&)> on_pack_progress = nullptr;
   std::function<void(const LoadProgress&)> on_progress = nullptr;
   const std::atomic<bool>* stop = nullptr;  // True: CANCELLED, soon.
   FetchObserver* observer = nullptr;        // May be null; outlives the rank.

@@ -261,13 +261,18 @@ void AddMemory(const Prepared& p, LoadedRank& rank, v1::WorkerStatus& facts) {
   bank->set_allocated_bytes(rank.bank_bytes());
 }
 
-// Publishes how far loading is; the last time also as a line of the log.
-void ShowLoading(const LoadProgress& now, double seconds, int threads,
-                 StatusBoard& board) {
+// Publishes how far packing or loading is.
+void ShowProgress(const LoadProgress& now, StatusBoard& board) {
   board.Write([&](WorkerSnapshot& s) {
     s.load_progress = now.ratio();
     s.load_total_bytes = now.total_bytes;
   });
+}
+
+// How far loading is; the last time also as a line of the log.
+void ShowLoading(const LoadProgress& now, double seconds, int threads,
+                 StatusBoard& board) {
+  ShowProgress(now, board);
   if (now.done_bytes < now.total_bytes) return;
   LogInfo("worker", "weights loaded",
           {{"bytes", now.total_bytes},
@@ -291,19 +296,21 @@ absl::StatusOr<std::unique_ptr<LoadedRank>> Load(
     const LoadSurroundings& around) {
   const MonotonicClock clock;
   double started = 0;
-  LoadRequest request = {.checkpoint = *std::move(p.checkpoint),
-                         .model_digest = p.identity.model_digest,
-                         .pack_cache = flags.pack_cache,
-                         .threads = p.cpus.threads,
-                         .on_progress =
-                             [&](const LoadProgress& now) {
-                               if (now.done_bytes == 0)
-                                 started = clock.now_seconds();
-                               ShowLoading(now, clock.now_seconds() - started,
-                                           p.cpus.threads, around.board);
-                             },
-                         .stop = &around.stop,
-                         .observer = &around.metrics.steps()};
+  LoadRequest request = {
+      .checkpoint = *std::move(p.checkpoint),
+      .model_digest = p.identity.model_digest,
+      .pack_cache = flags.pack_cache,
+      .threads = p.cpus.threads,
+      .on_pack_progress =
+          [&](const LoadProgress& now) { ShowProgress(now, around.board); },
+      .on_progress =
+          [&](const LoadProgress& now) {
+            if (now.done_bytes == 0) started = clock.now_seconds();
+            ShowLoading(now, clock.now_seconds() - started, p.cpus.threads,
+                        around.board);
+          },
+      .stop = &around.stop,
+      .observer = &around.metrics.steps()};
   p.checkpoint.reset();
   ASSIGN_OR_RETURN(
       std::unique_ptr<LoadedRank> rank,

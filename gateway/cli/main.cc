@@ -12,6 +12,7 @@
 #include "common/flag_list.h"
 #include "common/help_format.h"
 #include "common/version.h"
+#include "gateway/cli/bench_serve.h"
 #include "gateway/cli/chat.h"
 #include "gateway/cli/check.h"
 #include "gateway/cli/completion.h"
@@ -32,6 +33,7 @@ struct Options {
   StatusOptions status;
   TokenizeOptions tokenize;
   CheckOptions check;
+  BenchOptions bench;
   CompletionOptions completion;
 };
 
@@ -43,7 +45,7 @@ void NameValues(CLI::App& verb) {
       {"--model", kFolderValue},      {"--prompt-file", kFileValue},
       {"--file", kFileValue},         {"--manifest", kFileValue},
       {"--pack-cache", kFolderValue}, {"--memory-budget", "BYTES"},
-      {"--timeout", "SECONDS"}};
+      {"--timeout", "SECONDS"},       {"--duration", "SECONDS"}};
   for (const auto& [flag, name] : kNames)
     if (CLI::Option* option = verb.get_option_no_throw(flag))
       option->type_name(name);
@@ -62,6 +64,7 @@ void AddVerbs(CLI::App& app, Options& options) {
       add("check",
           "Look whether a service works, or a model's files are right"),
       options.check);
+  AddBenchFlags(add("bench", "Measure a service under load"), options.bench);
   AddTokenizeFlags(add("tokenize",
                        "Show the tokens of a text, without a "
                        "service"),
@@ -79,6 +82,7 @@ int Run(const CLI::App& app, const Options& options) {
   if (app.got_subcommand("chat")) return RunChat(options.chat);
   if (app.got_subcommand("generate")) return RunGenerate(options.generate);
   if (app.got_subcommand("check")) return RunCheck(options.check);
+  if (app.got_subcommand("bench")) return RunBench(options.bench);
   if (app.got_subcommand("tokenize")) return RunTokenize(options.tokenize);
   if (app.got_subcommand("completion"))
     return RunCompletion(options.completion, app);
@@ -117,6 +121,7 @@ int Main(int argc, char** argv) {
       "  phalanx chat                    a conversation\n"
       "  phalanx status                  how the ranks are\n"
       "  phalanx check                   whether all of it works\n"
+      "  phalanx bench serve             how fast it is under load\n"
       "  phalanx plan --help             what a card would hold\n"
       "  phalanx completion --help       all this on Tab\n"
       "`phalanx VERB --help` has the flags of a verb.\n"

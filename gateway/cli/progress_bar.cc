@@ -1,8 +1,5 @@
 #include "gateway/cli/progress_bar.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -13,28 +10,6 @@ namespace {
 
 // A load of less is not worth a line that comes and goes.
 constexpr double kQuietSeconds = 0.5;
-constexpr int kBarWidth = 24;
-constexpr int kUsualColumns = 80;
-
-void Write(int fd, const std::string& text) {
-  [[maybe_unused]] const ssize_t n = write(fd, text.data(), text.size());
-}
-
-std::string Bar(double ratio) {
-  const int full =
-      std::clamp(static_cast<int>(ratio * kBarWidth), 0, kBarWidth);
-  return absl::StrCat("[", std::string(static_cast<size_t>(full), '#'),
-                      std::string(static_cast<size_t>(kBarWidth - full), '.'),
-                      "]");
-}
-
-std::string TimeLeft(double seconds) {
-  constexpr double kDay = 86400;  // Who waits longer, reads no seconds.
-  if (seconds >= kDay) return "more than a day left";
-  const int whole = static_cast<int>(seconds + 0.5);
-  if (whole < 60) return absl::StrFormat("%d s left", whole);
-  return absl::StrFormat("%d min %02d s left", whole / 60, whole % 60);
-}
 
 }  // namespace
 
@@ -60,10 +35,6 @@ std::optional<LoadingState> LoadingOf(const v1::GetStatusResponse& status) {
   return state;
 }
 
-int Percent(double ratio) {
-  return static_cast<int>(std::clamp(ratio, 0.0, 1.0) * 100);
-}
-
 std::string LoadingText(const LoadingState& state, double bytes_per_second,
                         int columns) {
   const double ratio =
@@ -81,37 +52,21 @@ std::string LoadingText(const LoadingState& state, double bytes_per_second,
 }
 
 ProgressBar::ProgressBar(int fd, const Clock& clock)
-    : fd_(fd), clock_(clock), terminal_(isatty(fd) == 1) {}
+    : clock_(clock), line_(fd) {}
 
 void ProgressBar::Show(const LoadingState& state) {
-  if (!terminal_) return;
+  if (!line_.terminal()) return;
   const double now = clock_.now_seconds();
-  if (!started_) {
+  // Weights begin anew after a bank was packed: another speed.
+  if (!started_ || state.done_bytes < started_bytes_) {
     started_ = true;
     started_seconds_ = now;
     started_bytes_ = state.done_bytes;
   }
   const double seconds = now - started_seconds_;
   if (seconds < kQuietSeconds) return;
-  // The last column stays free, else some terminals begin a new line.
-  const std::string text = LoadingText(
-      state, (state.done_bytes - started_bytes_) / seconds, Columns() - 1);
-  if (text == shown_) return;
-  Write(fd_, absl::StrCat("\r", text, "\x1b[K"));
-  shown_ = text;
-}
-
-void ProgressBar::Clear() {
-  if (shown_.empty()) return;
-  Write(fd_, "\r\x1b[K");
-  shown_.clear();
-}
-
-int ProgressBar::Columns() const {
-  winsize size{};
-  if (ioctl(fd_, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
-    return kUsualColumns;
-  return size.ws_col;
+  line_.Show(LoadingText(state, (state.done_bytes - started_bytes_) / seconds,
+                         line_.Columns()));
 }
 
 }  // namespace phalanx

@@ -7,6 +7,7 @@
 
 #include "admin.pb.h"
 #include "common/clock.h"
+#include "gateway/cli/terminal_line.h"
 
 namespace phalanx {
 
@@ -19,9 +20,6 @@ struct LoadingState {
 // What a status says of it; nothing if no rank loads. A rank that has not said
 // yet how much it will read counts as much as those that have.
 std::optional<LoadingState> LoadingOf(const v1::GetStatusResponse& status);
-
-// Whole per cent, rounded down: 100 is all.
-int Percent(double ratio);
 
 // One line of at most `columns` characters: per cent, a bar, gigabytes (10^9)
 // of gigabytes, and, if the speed is known, that and the time left.
@@ -39,18 +37,14 @@ class ProgressBar {
   void Show(const LoadingState& state);
   // Takes the line away, for others to write there; the next Show brings it
   // back.
-  void Clear();
+  void Clear() { line_.Clear(); }
 
  private:
-  int Columns() const;
-
-  const int fd_;
   const Clock& clock_;
-  const bool terminal_;
+  TerminalLine line_;
   bool started_ = false;
   double started_seconds_ = 0;
   double started_bytes_ = 0;
-  std::string shown_;  // Empty: no line is there.
 };
 
 }  // namespace phalanx

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/check.h"
+#include "common/mutex.h"
 #include "common/status.h"
 #include "common/units.h"
 #include "worker/checkpoint/expert_reader.h"
@@ -60,6 +61,39 @@ class Packer {
   std::vector<std::vector<uint16_t>> scratch_;  // One a thread.
 };
 
+// Counts experts that are packed, whatever thread packs them.
+class PackProgress {
+ public:
+  PackProgress(const PackKey& key,
+               const std::function<void(const LoadProgress&)>& on_progress)
+      : expert_bytes_(key.expert_bytes()), on_progress_(on_progress) {
+    progress_.total_bytes = key.layers * key.experts * expert_bytes_;
+  }
+
+  void Begin() {
+    MutexLock lock(mutex_);
+    if (begun_) return;
+    begun_ = true;
+    Tell();
+  }
+  void Packed() {
+    MutexLock lock(mutex_);
+    progress_.done_bytes += expert_bytes_;
+    Tell();
+  }
+
+ private:
+  void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (on_progress_) on_progress_(progress_);
+  }
+
+  const int64_t expert_bytes_;
+  const std::function<void(const LoadProgress&)>& on_progress_;
+  Mutex mutex_;
+  bool begun_ ABSL_GUARDED_BY(mutex_) = false;
+  LoadProgress progress_ ABSL_GUARDED_BY(mutex_);
+};
+
 // The shapes of all ranks' parts: one whole, or those of a group of as many.
 absl::StatusOr<std::vector<LocalShape>> AllParts(const ModelConfig& config,
                                                  int parts) {
@@ -93,13 +127,16 @@ absl::StatusOr<std::unique_ptr<PackedBank>> PackedBank::Create(
                        .gate_up = SizeOf(slots.gate_up),
                        .down = SizeOf(slots.down)};
   Packer packer(table, config, parts, backend, key, slots);
+  PackProgress progress(key, bank.on_progress);
   ASSIGN_OR_RETURN(
       std::unique_ptr<PackFile> file,
-      PackFile::OpenOrMake(bank.dir, key, bank.threads,
-                           [&packer](int thread, int layer, int expert,
-                                     std::span<std::byte> out) {
-                             packer.Pack(thread, layer, expert, out);
-                           }));
+      PackFile::OpenOrMake(
+          bank.dir, key, bank.threads,
+          [&](int thread, int layer, int expert, std::span<std::byte> out) {
+            progress.Begin();
+            packer.Pack(thread, layer, expert, out);
+            progress.Packed();
+          }));
   return std::unique_ptr<PackedBank>(new PackedBank(
       std::move(file), shape.moe_part,
       key.gate_up.matrix_bytes + key.down.matrix_bytes, backend));

@@ -2,6 +2,7 @@
 #define PHALANX_WORKER_EXPERTS_PACKED_BANK_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/load_jobs.h"
 #include "worker/checkpoint/model_config.h"
 #include "worker/experts/expert_bank.h"
 #include "worker/experts/pack_file.h"
@@ -19,6 +21,9 @@ struct PackedBankConfig {
   std::string dir;           // Where the file is, or is to be.
   std::string model_digest;  // ModelDigest of the checkpoint.
   int threads = 1;           // Of making the file.
+  // While this process makes the file, and only then: before the first expert
+  // and after each, by one thread at a time. Bytes of the file.
+  std::function<void(const LoadProgress&)> on_progress = nullptr;
 };
 
 // A file of experts that are packed for the backend, so that a fetch is a plain

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "admin.grpc.pb.h"
 #include "common/grpc_status.h"
+#include "common/mutex.h"
 #include "inference.grpc.pb.h"
 
 namespace phalanx {
@@ -47,7 +48,10 @@ class FakeGateway final : public v1::Inference::Service,
   grpc::Status Generate(
       grpc::ServerContext* context, const v1::GenerateRequest* request,
       grpc::ServerWriter<v1::GenerateEvent>* writer) override {
-    generated = *request;
+    {
+      MutexLock lock(mutex_);
+      generated = *request;
+    }
     return Play(context, writer);
   }
   grpc::Status Chat(grpc::ServerContext* context,
@@ -62,6 +66,12 @@ class FakeGateway final : public v1::Inference::Service,
     response->set_has_tokenizer(has_tokenizer);
     return grpc::Status::OK;
   }
+  grpc::Status Cancel(grpc::ServerContext*, const v1::CancelRequest* request,
+                      v1::CancelResponse*) override {
+    MutexLock lock(mutex_);
+    cancelled.push_back(request->request_ids(0));
+    return ToGrpc(cancel_end);
+  }
   grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*,
                          v1::GetStatusResponse* response) override {
     response->set_state("ready");
@@ -75,6 +85,8 @@ class FakeGateway final : public v1::Inference::Service,
   bool has_tokenizer = true;
   v1::GenerateRequest generated;
   std::vector<v1::ChatRequest> chats;
+  std::vector<std::string> cancelled;  // Ids that Cancel was called with.
+  absl::Status cancel_end;             // What it said.
 
  private:
   grpc::Status Play(grpc::ServerContext* context,
@@ -86,6 +98,7 @@ class FakeGateway final : public v1::Inference::Service,
     return ToGrpc(end);
   }
 
+  Mutex mutex_;  // Streams may come at once; tests read when they are over.
   std::unique_ptr<grpc::Server> server_;
 };
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/reference/reference_backend.h"
@@ -137,6 +138,38 @@ TEST(PackedBank, CountsOneExpertsShareAndTheWholeFile) {
   EXPECT_EQ((*bank)->expert_bytes() * experts, twin->weights.expert_bytes);
   EXPECT_EQ((*bank)->bytes(),
             static_cast<int64_t>(std::filesystem::file_size((*bank)->path())));
+}
+
+TEST(PackedBank, TellsHowFarItIsOnceInBytesOfTheFile) {
+  ReferenceBackend backend;
+  const auto twin =
+      LoadResidentTwin(kModels + std::string("moe"), 0, 2, false, backend);
+  ASSERT_OK(twin);
+  const TempFolder folder;
+  std::vector<LoadProgress> told;
+  const PackedBankConfig config = {
+      .dir = folder.path(),
+      .model_digest = ModelDigest(twin->checkpoint),
+      .threads = 2,
+      .on_progress = [&](const LoadProgress& now) { told.push_back(now); }};
+  const auto create = [&] {
+    return PackedBank::Create(twin->checkpoint, twin->config, twin->shape,
+                              backend, config);
+  };
+
+  ASSERT_OK(create());
+
+  const int64_t experts = twin->config.num_layers() * twin->config.num_experts;
+  ASSERT_EQ(std::ssize(told), experts + 1);
+  EXPECT_EQ(told.front().done_bytes, 0);
+  EXPECT_EQ(told.back().done_bytes, told.back().total_bytes);
+  for (size_t i = 1; i < told.size(); ++i)
+    EXPECT_EQ(told[i].done_bytes - told[i - 1].done_bytes,
+              told[0].total_bytes / experts);
+
+  told.clear();
+  ASSERT_OK(create());
+  EXPECT_TRUE(told.empty());
 }
 
 TEST(PackedBank, GivesTheSlotsBackThatItPackedWith) {
