@@ -89,6 +89,11 @@ void CheckGatherRows(Tensor x, Tensor rows, Tensor y, DType act) {
   CHECK(Is(y, act, {rows.dims[0], x.dims[1]}));
 }
 
+void CheckCopy(Tensor x, Tensor y) {
+  CHECK(Is(x, x.dtype, {kAny, kAny}));
+  CHECK(Is(y, x.dtype, {x.dims[0], x.dims[1]}));
+}
+
 void CheckMatMul(Tensor x, const PackedWeight& w, Tensor y, DType act) {
   CHECK(Is(x, act, {kAny, kAny}));
   CHECK(IsWeight(w, WeightLayout::kPlain, 1, x.dims[1]));

@@ -20,6 +20,7 @@ void CheckEmbed(Tensor ids, Tensor table, int64_t first_id, Tensor y,
 void CheckSelectOwner(Tensor ids, int64_t rows_per_rank, Tensor gathered,
                       Tensor y, DType act);
 void CheckGatherRows(Tensor x, Tensor rows, Tensor y, DType act);
+void CheckCopy(Tensor x, Tensor y);
 
 void CheckMatMul(Tensor x, const PackedWeight& w, Tensor y, DType act);
 void CheckGateUp(Tensor x, const PackedWeight& w, Tensor y, DType act);

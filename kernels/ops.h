@@ -49,6 +49,10 @@ class Ops {
   // y[r] = x[rows[r]].   x [T, H] act; rows [R] i32; y [R, H] act
   virtual void GatherRows(Tensor x, Tensor rows, Tensor y) = 0;
 
+  // y = x, bit for bit. All elements in common, and then it does nothing, or
+  // none.   x, y [T, n] of one type, whichever
+  virtual void Copy(Tensor x, Tensor y) = 0;
+
   // --- Products ------------------------------------------------------------
 
   // y = x W^T. Each output is one f32 chain over cols in order, from 0.

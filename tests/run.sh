@@ -81,7 +81,7 @@ run=()
 if [ "$sanitizers" = yes ]; then
   sanitize tsan 'worker/experts/(cache_over_banks|expert_cache|slot_table_simulation|pack_file)_test|worker/collective/.*|worker/scheduler/inbox_test|kernels/cpu/thread_pool_test'
   fuzz
-  sanitize asan 'cuda_on_cpu/.*|kernels/cuda/.*|worker/checkpoint/(safetensors|model_config|loader_strict|refusals|absurd_values)_test|worker/scheduler/(step_plan|scheduler_simulation)_test|gateway/chat/jinja/.*|gateway/tokenizer/tokenizer_file_test'
+  sanitize asan 'cuda_on_cpu/.*|kernels/cuda/.*|worker/checkpoint/(safetensors|model_config|loader_strict|refusals|absurd_values)_test|worker/cache/.*|worker/scheduler/(step_plan|scheduler_simulation)_test|gateway/chat/jinja/.*|gateway/tokenizer/tokenizer_file_test'
   # ThreadSanitizer knows no address space as random as newer kernels make it.
   setarch -R true 2>/dev/null && run=(setarch -R)
 fi

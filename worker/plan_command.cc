@@ -171,9 +171,11 @@ std::string Aligned(const std::vector<Cells>& rows) {
 std::string Assumptions(const MemoryPlan& plan, const PlanRequest& request) {
   std::string text = absl::StrCat(
       "\nPer card, of ", FormatByteSize(request.device_bytes), " x ",
-      request.memory_ratio, ". ", plan.state_slots, " state slots, for ",
-      request.max_running,
-      " running sequences and their snapshots. Weights are ",
+      request.memory_ratio, ". ", plan.state_slots,
+      " state slots: ", request.max_running,
+      " live, of running sequences, and ",
+      plan.state_slots - request.max_running,
+      " of snapshots in the prefix cache. Weights are ",
       request.weights.format == WeightFormat::kFp8 ? "fp8" : "bf16", ".\n");
   if (request.communicator_bytes > 0)
     absl::StrAppend(&text, "Above TP 1 the communicator takes ",

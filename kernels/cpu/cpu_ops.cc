@@ -40,6 +40,12 @@ void CpuOps::GatherRows(Tensor x, Tensor rows, Tensor y) {
   table_.gather_rows(pool_, x, rows, y);
 }
 
+void CpuOps::Copy(Tensor x, Tensor y) {
+  CheckCopy(x, y);
+  pool_.AdoptCaller();
+  table_.copy(pool_, x, y);
+}
+
 void CpuOps::MatMul(Tensor x, const PackedWeight& w, Tensor y) {
   CheckMatMul(x, w, y, DType::kBf16);
   pool_.AdoptCaller();

@@ -24,6 +24,7 @@ class CpuOps final : public Ops {
   void SelectOwner(Tensor ids, int64_t rows_per_rank, Tensor gathered,
                    Tensor y) override;
   void GatherRows(Tensor x, Tensor rows, Tensor y) override;
+  void Copy(Tensor x, Tensor y) override;
   void MatMul(Tensor x, const PackedWeight& w, Tensor y) override;
   void GateUp(Tensor x, const PackedWeight& w, Tensor y) override;
   void MatMulSliced(Tensor x, const PackedWeight& w, int slices,

@@ -13,6 +13,10 @@ namespace {
 // Rough costs for ForRanges.
 constexpr double kNsPerElement = 0.1;
 constexpr double kNsPerSigmoid = 0.5;
+constexpr double kNsPerByte = 0.1;
+
+// Bytes of a row that one thread copies at a time: rows may be few and long.
+constexpr int64_t kCopyPiece = int64_t{64} << 10;
 
 }  // namespace
 
@@ -61,6 +65,26 @@ void GatherRows(ThreadPool& pool, Tensor x, Tensor rows, Tensor y) {
                             width * sizeof(uint16_t));
               }
             });
+}
+
+void Copy(ThreadPool& pool, Tensor x, Tensor y) {
+  if (x.data == y.data) return;
+  const int64_t size = ElementBytes(x.dtype);
+  const int64_t width = x.dims[1] * size;
+  const int64_t pieces = (width + kCopyPiece - 1) / kCopyPiece;
+  const auto copy = [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t row = i / pieces;
+      const int64_t begin = i % pieces * kCopyPiece;
+      const int64_t end =
+          begin + kCopyPiece < width ? begin + kCopyPiece : width;
+      std::memcpy(y.row<char>(0) + row * y.row_stride * size + begin,
+                  x.row<char>(0) + row * x.row_stride * size + begin,
+                  end - begin);
+    }
+  };
+  const int64_t longest = width < kCopyPiece ? width : kCopyPiece;
+  ForRanges(pool, x.dims[0] * pieces, longest * kNsPerByte, copy);
 }
 
 void Add(ThreadPool& pool, Tensor a, Tensor b, Tensor y) {

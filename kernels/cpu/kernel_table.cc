@@ -22,6 +22,7 @@ const KernelTable& Table() {
       .embed = Embed,
       .select_owner = SelectOwner,
       .gather_rows = GatherRows,
+      .copy = Copy,
       .add = Add,
       .round = Round,
       .mul_sigmoid = MulSigmoid,

@@ -42,6 +42,7 @@ struct KernelTable {
   void (*select_owner)(ThreadPool&, Tensor ids, int64_t rows_per_rank,
                        Tensor gathered, Tensor y);
   void (*gather_rows)(ThreadPool&, Tensor x, Tensor rows, Tensor y);
+  void (*copy)(ThreadPool&, Tensor x, Tensor y);
   void (*add)(ThreadPool&, Tensor a, Tensor b, Tensor y);
   void (*round)(ThreadPool&, Tensor x, Tensor y);
   void (*mul_sigmoid)(ThreadPool&, Tensor x, Tensor gate, Tensor y);

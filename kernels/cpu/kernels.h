@@ -41,6 +41,7 @@ void Embed(ThreadPool&, Tensor ids, Tensor table, int64_t first_id, Tensor y);
 void SelectOwner(ThreadPool&, Tensor ids, int64_t rows_per_rank,
                  Tensor gathered, Tensor y);
 void GatherRows(ThreadPool&, Tensor x, Tensor rows, Tensor y);
+void Copy(ThreadPool&, Tensor x, Tensor y);
 void Add(ThreadPool&, Tensor a, Tensor b, Tensor y);
 void Round(ThreadPool&, Tensor x, Tensor y);
 void MulSigmoid(ThreadPool&, Tensor x, Tensor gate, Tensor y);

@@ -100,6 +100,18 @@ void CudaOps::L2Norm(Tensor x, float scale, Tensor y) {
   });
 }
 
+void CudaOps::Copy(Tensor x, Tensor y) {
+  CheckCopy(x, y);
+  if (y.elements() == 0 || x.data == y.data) return;
+  const int64_t size = ElementBytes(x.dtype);
+  Enqueue("Copy", [&](cudaStream_t stream) {
+    return cuda::Copy({y.dims[0], y.dims[1] * size},
+                      {static_cast<const char*>(x.data), x.row_stride * size},
+                      {static_cast<char*>(y.data), y.row_stride * size},
+                      stream);
+  });
+}
+
 void CudaOps::Add(Tensor a, Tensor b, Tensor y) {
   CheckAdd(a, b, y, kAct);
   if (y.elements() == 0) return;

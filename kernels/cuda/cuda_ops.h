@@ -22,6 +22,7 @@ class CudaOps final : public MissingOps {
   CudaOps(OpStream to, ProductFn tensor_core, CudaErrors& errors)
       : to_(to), tensor_core_(tensor_core), errors_(errors) {}
 
+  void Copy(Tensor x, Tensor y) override;
   void MatMul(Tensor x, const PackedWeight& w, Tensor y) override;
   void GateUp(Tensor x, const PackedWeight& w, Tensor y) override;
   void MatMulSliced(Tensor x, const PackedWeight& w, int slices,

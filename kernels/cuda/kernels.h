@@ -104,6 +104,9 @@ struct RowsShape {
   int64_t size = 0;
 };
 
+// All in bytes, and even.
+cudaError_t Copy(RowsShape shape, Strided<const char> x, Strided<char> y,
+                 cudaStream_t stream);
 cudaError_t Add(RowsShape shape, Strided<const uint16_t> a,
                 Strided<const uint16_t> b, Strided<uint16_t> y,
                 cudaStream_t stream);

@@ -32,7 +32,7 @@ struct CudaBackendConfig {
 
 // Raise it with every change to this file, Backend, Ops, or a type in their
 // signatures.
-inline constexpr int32_t kCudaPluginAbi = 1;
+inline constexpr int32_t kCudaPluginAbi = 2;
 
 struct CudaPluginTable {
   int32_t abi;          // First for ever, so that it may be read in any case.

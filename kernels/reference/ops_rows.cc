@@ -49,4 +49,13 @@ void ReferenceOps::GatherRows(Tensor x, Tensor rows, Tensor y) {
   }
 }
 
+void ReferenceOps::Copy(Tensor x, Tensor y) {
+  CheckCopy(x, y);
+  const int64_t size = ElementBytes(x.dtype);
+  for (int64_t t = 0; t < x.dims[0]; ++t)
+    std::memmove(static_cast<char*>(y.data) + t * y.row_stride * size,
+                 static_cast<char*>(x.data) + t * x.row_stride * size,
+                 x.dims[1] * size);
+}
+
 }  // namespace phalanx

@@ -72,6 +72,16 @@ OpProgram GatherRows(int64_t H) {
       });
 }
 
+OpProgram Copy(int64_t n) {
+  return RowProgram(
+      absl::StrCat("Copy", n), {}, [=](Rig& rig, const auto& items) {
+        const int64_t T = items.size();
+        const Tensor y = rig.Act({T, n});
+        rig.ops().Copy(rig.Act({T, n}, ItemRows(22, items, n)), y);
+        return rig.Read(y);
+      });
+}
+
 // D terms >= 0 lose at most D roundings, the root halves that.
 Tolerance NormTolerance(int64_t D) { return {kBf16Rounding + Chain(D), 0}; }
 
@@ -238,6 +248,9 @@ std::vector<OpProgram> RowPrograms() {
           SelectOwner(33),
           GatherRows(64),
           GatherRows(33),
+          Copy(64),
+          Copy(33),
+          Copy(40000),
           RmsNorm(1),
           RmsNorm(31),
           RmsNorm(80),

@@ -1,5 +1,6 @@
 #include "tests/support/generate.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -36,7 +37,8 @@ SchedulerLimits LimitsFor(const TpGroup& group, int64_t running,
           .step_tokens = plan.max_tokens,
           .kv_blocks = plan.kv_blocks,
           .state_slots = plan.state_slots,
-          .vocab_size = plan.vocab_size};
+          .vocab_size = plan.vocab_size,
+          .logit_rows = std::max(plan.max_logit_rows, running)};
 }
 
 absl::StatusOr<std::vector<std::vector<Token>>> Generate(

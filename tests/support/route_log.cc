@@ -23,6 +23,7 @@ class LoggingOps final : public Ops {
   void GatherRows(Tensor x, Tensor rows, Tensor y) override {
     ops_.GatherRows(x, rows, y);
   }
+  void Copy(Tensor x, Tensor y) override { ops_.Copy(x, y); }
   void MatMul(Tensor x, const PackedWeight& w, Tensor y) override {
     ops_.MatMul(x, w, y);
   }

@@ -54,6 +54,14 @@ TEST(PlanTable, SaysWhichAssumptionSetsOneRankApart) {
                         "card first"));
 }
 
+TEST(PlanTable, TellsLiveSlotsFromThoseOfSnapshots) {
+  const MemoryPlan plans[] = {PlanOf(1, MoeMode::kResident)};
+
+  EXPECT_THAT(PlanTable(plans, RequestOf(1, MoeMode::kResident)),
+              HasSubstr("25 state slots: 4 live, of running sequences, and 21 "
+                        "of snapshots"));
+}
+
 TEST(PlanTable, TellsTheHostsBankOnlyInOffload) {
   const MemoryPlan resident[] = {PlanOf(1, MoeMode::kResident)};
   const MemoryPlan offload[] = {PlanOf(1, MoeMode::kOffload)};

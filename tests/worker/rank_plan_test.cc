@@ -64,6 +64,14 @@ TEST_F(PlanRankTest, ThePoolsAreThoseOfThePlan) {
   EXPECT_EQ(plan->limits.kv_blocks * kKvBlockTokens, plan->memory.kv_tokens);
 }
 
+TEST_F(PlanRankTest, TheLeastBudgetHasSlotsForSnapshots) {
+  flags_.moe_mode = "resident";
+  flags_.max_running = 1;
+  flags_.memory_budget = Needed("resident");
+
+  EXPECT_EQ(Plan()->limits.state_slots, 1 + 8);
+}
+
 TEST_F(PlanRankTest, HasBlocksForWholeContextsAndNoMore) {
   EXPECT_EQ(Plan()->limits.kv_blocks, 4 * kContext / kKvBlockTokens);
 }

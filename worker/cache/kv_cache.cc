@@ -28,4 +28,19 @@ Tensor KvCache::Plane(int64_t index) const {
   return plane;
 }
 
+void KvCache::Copy(Ops& ops, int32_t from, int32_t to) const {
+  ops.Copy(InEveryPlane(from), InEveryPlane(to));
+}
+
+// [planes, elements of a block]
+Tensor KvCache::InEveryPlane(int32_t block) const {
+  CHECK(block >= 0 && block < shape_.blocks);
+  const int64_t elements = shape_.kv_heads * kKvBlockTokens * shape_.head_dim;
+  Tensor rows = MakeTensor(nullptr, type_, 2 * shape_.layers, elements);
+  rows.row_stride = shape_.blocks * elements;
+  rows.data = static_cast<char*>(memory_.data()) +
+              block * elements * ElementBytes(type_);
+  return rows;
+}
+
 }  // namespace phalanx

@@ -25,7 +25,7 @@ struct KvCacheShape {
 };
 
 // The memory of the KV blocks: keys after norm and RoPE, values as projected.
-// Which block is whose is BlockPool's affair. Allocated once, for the life of
+// Which block is whose is PrefixCache's affair. Allocated once, for the life of
 // the worker; read and written by the engine thread's ops.
 class KvCache {
  public:
@@ -37,6 +37,10 @@ class KvCache {
   Tensor keys(int64_t layer) const;
   Tensor values(int64_t layer) const;
 
+  // Enqueues the copy of one block's keys and values to another, in every
+  // layer; nothing where they are the same.
+  void Copy(Ops& ops, int32_t from, int32_t to) const;
+
   const KvCacheShape& shape() const { return shape_; }
   int64_t bytes() const { return shape_.blocks * shape_.block_bytes(type_); }
 
@@ -44,6 +48,7 @@ class KvCache {
   KvCache(const KvCacheShape& shape, DType type, Buffer memory)
       : shape_(shape), type_(type), memory_(std::move(memory)) {}
   Tensor Plane(int64_t index) const;
+  Tensor InEveryPlane(int32_t block) const;
 
   KvCacheShape shape_;
   DType type_;

@@ -2,13 +2,16 @@
 #define PHALANX_WORKER_CACHE_PREFIX_CACHE_H_
 
 #include <cstdint>
-#include <memory>
+#include <map>
 #include <optional>
 #include <span>
-#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "worker/cache/block_pool.h"
+#include "worker/cache/radix_index.h"
+#include "worker/cache/slot_pool.h"
 
 namespace phalanx {
 
@@ -29,8 +32,9 @@ namespace phalanx {
 //
 // What is kept is given up when a sequence needs room: the least recently used
 // snapshot for a slot, the least recently used leaf for a block, each with all
-// that is of no use without it. Two orders, since either pool may run out
-// first.
+// that is of no use without it: KV at whose end and below which there is no
+// snapshot. Two orders, since either pool may run out first. A leaf whose block
+// a sequence holds goes last, since that frees no block of its own.
 class PrefixCache {
  public:
   struct Limits {
@@ -48,9 +52,8 @@ class PrefixCache {
   };
   using SnapshotId = int64_t;
 
-  // Everything is free.
+  // Everything is free. Limits are >= 0, block_tokens >= 1.
   explicit PrefixCache(const Limits& limits);
-  ~PrefixCache();
 
   // --- What live sequences hold
 
@@ -64,9 +67,11 @@ class PrefixCache {
   // A slot; gives up a snapshot if none is free. Nothing if all are live.
   std::optional<int32_t> AllocateSlot();
   void ReleaseSlot(int32_t slot);
-  // Free or given up for the asking.
-  int64_t available_blocks() const;
-  int64_t available_slots() const;
+  // Free or given up for the asking: just what Allocate can get.
+  int64_t available_blocks() const { return limits_.kv_blocks - blocks_live_; }
+  int64_t available_slots() const {
+    return limits_.state_slots - slots_.used_count() + snapshots_kept();
+  }
 
   // --- What is kept
 
@@ -95,8 +100,9 @@ class PrefixCache {
 
   // The step that saved the state after `tokens` into `slot` is done: keeps it,
   // with `blocks`, the caller's, which hold the KV rows of these tokens
-  // (ceil(tokens / block_tokens) of them, in order). If this very prefix is
-  // kept already, frees the slot. Returns what names the snapshot.
+  // (ceil(tokens / block_tokens) of them, in order; at least one). If this very
+  // prefix is kept already, frees the slot. Either way it becomes the most
+  // recently used. Returns what names the snapshot.
   SnapshotId Insert(absl::string_view salt, std::span<const int32_t> tokens,
                     std::span<const int32_t> blocks, int32_t slot);
 
@@ -106,11 +112,40 @@ class PrefixCache {
   // Forgets all that is kept.
   void Flush();
 
+  // Blocks, and slots, add up to their limits.
   Counts counts() const;
 
  private:
-  struct Index;
-  std::unique_ptr<Index> index_;
+  using Node = RadixIndex::Node;
+  // Snapshots by their last use, the oldest first.
+  using Order = std::map<int64_t, Node*>;
+  struct Block {
+    int32_t holds = 0;         // Of sequences.
+    std::vector<Node*> nodes;  // That keep it.
+  };
+
+  int64_t snapshots_kept() const {
+    return static_cast<int64_t>(snapshots_.size());
+  }
+  void Hold(int32_t block);
+  void Use(Node* node);
+  void PlaceLeaf(Node* node);
+  void Forget(Node* node);
+  void Prune(Node* node);
+
+  const Limits limits_;
+  BlockPool blocks_;               // Used: held or kept.
+  SlotPool slots_;                 // Used: live or a snapshot's.
+  std::vector<Block> users_;       // Block -> who uses it.
+  std::vector<bool> is_snapshot_;  // Slot ->.
+  int64_t blocks_live_ = 0;        // With a hold.
+  RadixIndex index_;
+  std::unordered_map<SnapshotId, Node*> by_id_;
+  Order snapshots_;    // All.
+  Order idle_leaves_;  // Those with nothing below, whose block nobody holds.
+  Order held_leaves_;  // Those whose block is held.
+  int64_t uses_ = 0;
+  SnapshotId last_id_ = 0;
 };
 
 }  // namespace phalanx

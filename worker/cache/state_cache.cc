@@ -35,4 +35,19 @@ Tensor StateCache::conv(int64_t layer) const {
   return t;
 }
 
+void StateCache::Copy(Ops& ops, int32_t from, int32_t to) const {
+  if (shape_.layers == 0) return;
+  for (const Tensor& first : {state(0), conv(0)})
+    ops.Copy(InEveryLayer(first, from), InEveryLayer(first, to));
+}
+
+Tensor StateCache::InEveryLayer(Tensor first, int32_t slot) const {
+  CHECK(slot >= 0 && slot < shape_.slots);
+  Tensor rows =
+      MakeTensor(nullptr, first.dtype, shape_.layers, first.row_elements());
+  rows.row_stride = first.elements();
+  rows.data = Rows(first, slot, 1).data;
+  return rows;
+}
+
 }  // namespace phalanx

@@ -26,10 +26,10 @@ struct StateCacheShape {
   }
 };
 
-// The memory of the state slots, one a sequence. Which slot is whose is
-// SlotPool's affair; a fresh sequence needs no clearing, since the ops take a
-// slot with no past as zeros. Allocated once, for the life of the worker; used
-// by the engine thread's ops.
+// The memory of the state slots, one a sequence or a snapshot. Which slot is
+// whose is PrefixCache's affair; a fresh sequence needs no clearing, since the
+// ops take a slot with no past as zeros. Allocated once, for the life of the
+// worker; used by the engine thread's ops.
 class StateCache {
  public:
   static absl::StatusOr<std::unique_ptr<StateCache>> Create(
@@ -40,12 +40,18 @@ class StateCache {
   // [slots, W - 1, channels] act: raw rows, oldest first.
   Tensor conv(int64_t layer) const;
 
+  // Enqueues the copy of one slot to another, in every layer; nothing where
+  // they are the same.
+  void Copy(Ops& ops, int32_t from, int32_t to) const;
+
   const StateCacheShape& shape() const { return shape_; }
   int64_t bytes() const { return shape_.slots * shape_.slot_bytes(act_); }
 
  private:
   StateCache(const StateCacheShape& shape, DType act, Buffer memory)
       : shape_(shape), act_(act), memory_(std::move(memory)) {}
+  // A slot's part of all states, or all windows: [layers, elements of one].
+  Tensor InEveryLayer(Tensor first, int32_t slot) const;
 
   StateCacheShape shape_;
   DType act_;

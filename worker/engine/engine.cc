@@ -36,14 +36,17 @@ void WarnOfNonFinite(std::span<const float> logits, uint64_t epoch) {
                {{"epoch", epoch}, {"logits", bad}, {"of", logits.size()}});
 }
 
-// What clients are told when the group is over.
-absl::Status ClientError(const absl::Status& cause, uint64_t epoch) {
+// What clients are told when the group is over. in_step: those whose rows were
+// in the step that it did not survive.
+absl::Status ClientError(const absl::Status& cause, uint64_t epoch,
+                         bool in_step = false) {
   if (cause.ok())
     return ReasonedError(absl::StatusCode::kUnavailable, "DRAINING",
                          "the worker is shutting down");
   Reason reason = ReasonOf(cause);
   if (reason.word == "RANK_DIVERGED") return cause;
   reason.metadata["epoch"] = absl::StrCat(epoch);
+  reason.metadata["in_step"] = in_step ? "true" : "false";
   return ReasonedError(absl::StatusCode::kUnavailable, "GROUP_LOST",
                        cause.message(), reason.metadata);
 }
@@ -97,7 +100,7 @@ absl::Status Engine::Run(Collective& comm, uint64_t epoch,
   });
   const absl::Status end = ClientError(status, epoch);
   inbox_.CloseAndEndAll(end);
-  scheduler.CloseAll(end);
+  scheduler.CloseAll(end, ClientError(status, epoch, /*in_step=*/true));
   Publish(scheduler);
   return status;
 }

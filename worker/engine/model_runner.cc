@@ -53,12 +53,21 @@ absl::StatusOr<std::unique_ptr<ModelRunner>> ModelRunner::Create(
 absl::Status ModelRunner::Run(const StepPlan& plan, Collective& comm,
                               Probe* probe) {
   experts_.Count(plan.kind == StepKind::kRun);
+  for (const CacheCopy& copy : plan.block_copies)
+    kv_cache_->Copy(backend_.ops(), copy.from, copy.to);
+  CopyStates(plan.state_restores);
   const Step step = inputs_->Load(plan);
   const Tensor planes = model_->Forward(step, comm, probe);
+  CopyStates(plan.state_saves);
   RETURN_IF_ERROR(backend_.Synchronize());
   RETURN_IF_ERROR(comm.status());
   FetchLogits(planes);
   return backend_.Synchronize();  // The copy may have failed, too.
+}
+
+void ModelRunner::CopyStates(std::span<const CacheCopy> copies) {
+  for (const CacheCopy& copy : copies)
+    state_cache_->Copy(backend_.ops(), copy.from, copy.to);
 }
 
 // A row of logits lies in N planes; the vocabulary is their concatenation, less

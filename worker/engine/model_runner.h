@@ -41,8 +41,8 @@ class ModelRunner {
   static int64_t HostWorkspaceBytes(const LocalShape& local,
                                     const StepPlanLimits& limits);
 
-  // Runs the plan on this rank and waits for it. The first error of device or
-  // group; after one, the caches hold nothing of use.
+  // Runs the plan on this rank, copies and rows, and waits for it. The first
+  // error of device or group; after one, the caches hold nothing of use.
   absl::Status Run(const StepPlan& plan, Collective& comm,
                    Probe* probe = nullptr);
 
@@ -61,6 +61,7 @@ class ModelRunner {
   ModelRunner(Backend& backend, ExpertSource& experts,
               const StepPlanLimits& limits)
       : backend_(backend), experts_(experts), limits_(limits) {}
+  void CopyStates(std::span<const CacheCopy> copies);
   void FetchLogits(Tensor planes);
 
   Backend& backend_;

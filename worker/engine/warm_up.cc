@@ -11,6 +11,38 @@
 
 namespace phalanx {
 
+namespace {
+
+// One token behind what `prefill` left, by another sequence that begins with
+// it, where there is room for one: its state and last block are copies.
+StepPlan DecodePlan(const PlannedSequence& prefill,
+                    const StepPlanLimits& limits, uint64_t epoch) {
+  StepPlan plan = {.kind = StepKind::kWarmUp,
+                   .epoch = epoch,
+                   .step = 2,
+                   .sequences = {prefill}};
+  PlannedSequence& decode = plan.sequences[0];
+  decode.past = static_cast<int64_t>(prefill.token_ids.size());
+  decode.token_ids = {0};
+  const int64_t blocks = CeilDivide(decode.past + 1, limits.block_tokens);
+  decode.block_table.resize(blocks);
+  std::iota(decode.block_table.begin(), decode.block_table.end(), 0);
+  if (blocks < limits.kv_blocks) {
+    const int32_t spare = static_cast<int32_t>(blocks);
+    plan.block_copies = {{.from = decode.block_table.back(), .to = spare}};
+    decode.block_table.back() = spare;
+  }
+  if (limits.state_slots > 1) {
+    decode.state_slot = prefill.state_slot + 1;
+    plan.state_restores = {
+        {.from = prefill.state_slot, .to = decode.state_slot}};
+    plan.state_saves = {{.from = decode.state_slot, .to = prefill.state_slot}};
+  }
+  return plan;
+}
+
+}  // namespace
+
 std::vector<StepPlan> WarmUpPlans(const StepPlanLimits& limits,
                                   uint64_t epoch) {
   const int64_t most = std::min({limits.max_tokens, limits.max_model_len - 1,
@@ -23,12 +55,6 @@ std::vector<StepPlan> WarmUpPlans(const StepPlanLimits& limits,
   std::iota(prefill.block_table.begin(), prefill.block_table.end(), 0);
   prefill.logit_rows = 1;
 
-  PlannedSequence decode = prefill;
-  decode.past = rows;
-  decode.token_ids = {0};
-  decode.block_table.resize(CeilDivide(rows + 1, limits.block_tokens));
-  std::iota(decode.block_table.begin(), decode.block_table.end(), 0);
-
   std::vector<StepPlan> plans(1);
   plans[0] = {.kind = StepKind::kWarmUp,
               .epoch = epoch,
@@ -37,10 +63,7 @@ std::vector<StepPlan> WarmUpPlans(const StepPlanLimits& limits,
   // The smallest pools and contexts have room for one token only.
   if (rows <
       std::min(limits.max_model_len, limits.kv_blocks * limits.block_tokens))
-    plans.push_back({.kind = StepKind::kWarmUp,
-                     .epoch = epoch,
-                     .step = 2,
-                     .sequences = {decode}});
+    plans.push_back(DecodePlan(prefill, limits, epoch));
   return plans;
 }
 

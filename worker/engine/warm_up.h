@@ -12,7 +12,9 @@
 namespace phalanx {
 
 // What a group runs before it is ready: the largest prefill step that a
-// sequence can make, then one decode step on top of it. Fits the limits.
+// sequence can make, then one decode step on top of it, by a sequence that gets
+// copies of the first one's state and last block, and saves its own, where the
+// limits have room for two. Fits the limits; for caches that hold nothing yet.
 std::vector<StepPlan> WarmUpPlans(const StepPlanLimits& limits, uint64_t epoch);
 
 // After a warm-up plan ran on every rank: INTERNAL/RANK_DIVERGED names the

@@ -84,9 +84,9 @@ struct MemoryPlan {
   }
 };
 
-// State slots for `max_running` sequences: for each one live, two that take
-// turns as snapshots and one snapshot locked by it; twice as many sequences'
-// snapshots (at least 4) in the prefix cache; one for padding.
+// State slots for `max_running` sequences: one of each while it runs, the rest
+// of snapshots in the prefix cache, which are 8 at least and 5 a sequence where
+// there are more. Source: model_spec.md 5.2.
 int64_t StateSlots(int64_t max_running);
 
 // Plans the card that holds most, so that all ranks get equal pools

@@ -15,7 +15,7 @@ struct SchedulerLimits {
   int64_t max_running = 0;    // Sequences that hold caches at once.
   int64_t max_waiting = 0;    // Sequences in the queue beyond those.
   int64_t max_model_len = 0;  // Prompt and new tokens of one sequence.
-  int64_t prefill_chunk = 0;  // Most rows of one sequence in a step.
+  int64_t prefill_chunk = 0;  // Most rows of prompts in a step, all together.
   int64_t step_tokens = 0;    // Most rows of a step: decode, then prefill.
   int64_t kv_blocks = 0;      // KV blocks in the pool.
   int64_t state_slots = 0;    // GDN state slots in the pool.
@@ -36,23 +36,25 @@ struct SchedulerLimits {
   double slow_reader_seconds = 60;
 };
 
-// INVALID_ARGUMENT, naming the field, unless all are positive, step_tokens
-// covers one row of each running sequence (so that decode never starves), and
-// state_slots covers max_running. Any thread.
+// INVALID_ARGUMENT, naming the field, unless all are positive (park_seconds may
+// be 0), step_tokens covers one row of each running sequence (so that decode
+// never starves), state_slots covers max_running, and so does logit_rows unless
+// it is 0. Any thread.
 absl::Status ValidateLimits(const SchedulerLimits& limits);
 
 // What a plan made under these limits obeys.
 StepPlanLimits PlanLimits(const SchedulerLimits& limits);
 
 // Tokens that the sequence may come to: prompt + max_tokens, cut to
-// max_model_len. Admission reserves KV blocks for all of them.
+// max_model_len.
 int64_t MaxTotalTokens(const Request& request, const SchedulerLimits& limits);
 
 // Whether a request can be served at all under these limits, however long it
 // waits. Pure; any thread. INVALID_ARGUMENT with a reason:
 //   PROMPT_EMPTY
 //   PROMPT_TOO_LONG{limit,actual}  no room for one new token
-//   NEVER_FITS{needs,capacity}     more KV blocks than there are
+//   NEVER_FITS{needs,capacity}     more KV blocks than there are, were all
+//                                  tokens made that it may come to
 //   BAD_FIELD{field}               anything else, named with value and limit
 absl::Status ValidateRequest(const Request& request,
                              const SchedulerLimits& limits);

@@ -1,24 +1,40 @@
 #include "worker/scheduler/scheduler.h"
 
 #include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "common/reason.h"
 #include "common/status.h"
-#include "common/units.h"
+#include "worker/scheduler/anchors.h"
+#include "worker/scheduler/end_status.h"
 
 namespace phalanx {
 namespace {
 
-int QueueOf(const Request& request) {
+int PriorityOf(const Request& request) {
   return request.priority == 0 ? kNormalPriority : request.priority;
 }
 
-absl::Status ClientCancelled() {
-  return ReasonedError(absl::StatusCode::kCancelled, "CLIENT",
-                       "cancelled by the client");
+// A sequence that has not begun.
+SequencePtr MakeSequence(Request request, const SchedulerLimits& limits) {
+  auto sequence = std::make_unique<Sequence>();
+  sequence->priority = PriorityOf(request);
+  sequence->prompt_tokens = static_cast<int64_t>(request.prompt_ids.size());
+  sequence->max_total_tokens = MaxTotalTokens(request, limits);
+  if (request.prompt_logprobs && request.emitted_ids.empty())
+    sequence->rows_to_score = sequence->prompt_tokens - 1;
+  sequence->tokens = std::exchange(request.prompt_ids, {});
+  const std::vector<int32_t> emitted = std::exchange(request.emitted_ids, {});
+  sequence->tokens.insert(sequence->tokens.end(), emitted.begin(),
+                          emitted.end());
+  request.anchors = ThinOut(request.anchors, sequence->prompt_tokens);
+  if (request.suspect) sequence->trial = Trial::kUntried;
+  sequence->request = std::move(request);
+  return sequence;
 }
 
 }  // namespace
@@ -29,44 +45,53 @@ Scheduler::Scheduler(const SchedulerLimits& limits, uint64_t epoch,
       epoch_(epoch),
       clock_(clock),
       on_ended_(std::move(on_ended)),
-      blocks_(limits.kv_blocks),
-      slots_(limits.state_slots),
-      by_slot_(limits.state_slots, nullptr) {
+      caches_(limits) {
   CHECK(ValidateLimits(limits).ok());
   running_.reserve(limits.max_running);
-  samples_.reserve(limits.max_running);
 }
 
-Scheduler::~Scheduler() { CHECK(running_.empty() && waiting() == 0); }
+Scheduler::~Scheduler() { CHECK(running_.empty() && waiting_.empty()); }
 
 absl::Status Scheduler::Submit(Request request, TokenSink* sink) {
   CHECK(sink != nullptr);
   RETURN_IF_ERROR(ValidateRequest(request, limits_));
-  const int64_t active = waiting() + static_cast<int64_t>(running_.size());
-  if (const int64_t limit = limits_.max_running + limits_.max_waiting;
-      active >= limit)
-    return ReasonedError(
-        absl::StatusCode::kResourceExhausted, "QUEUE_FULL",
-        absl::StrCat(active, " sequences are active; at most ", limit),
-        {{"limit", absl::StrCat(limit)}});
+  const int64_t limit = limits_.max_running + limits_.max_waiting;
+  if (const int64_t active = waiting_.size() + running(); active >= limit)
+    return QueueIsFull(active, limit);
+  if (request.emitted_ids.empty())
+    RETURN_IF_ERROR(CheckTimeout(request, PriorityOf(request)));
 
-  auto sequence = std::make_unique<Sequence>();
+  SequencePtr sequence = MakeSequence(std::move(request), limits_);
   sequence->sink = sink;
   sequence->submitted_seconds = clock_.now_seconds();
-  sequence->prompt_tokens = static_cast<int64_t>(request.prompt_ids.size());
-  sequence->max_total_tokens = MaxTotalTokens(request, limits_);
-  sequence->tokens = std::exchange(request.prompt_ids, {});
-  const std::vector<int32_t> emitted = std::exchange(request.emitted_ids, {});
-  sequence->tokens.insert(sequence->tokens.end(), emitted.begin(),
-                          emitted.end());
-  sequence->request = std::move(request);
-
+  sequence->arrival = ++arrivals_;
   if (const auto reason = FinishOf(*sequence); reason.has_value()) {
     FinishSequence(*sequence, *reason);
     return absl::OkStatus();
   }
-  waiting_[QueueOf(sequence->request)].push_back(std::move(sequence));
+  sequence->share = shares_.Enter(sequence->request.key);
+  const double now = sequence->submitted_seconds;
+  waiting_.Push(std::move(sequence), now);
   return absl::OkStatus();
+}
+
+// Prompts that come first, at the pace of the last steps. What they will make
+// is not counted, nor the wait for their memory: it may well be longer.
+absl::Status Scheduler::CheckTimeout(const Request& request,
+                                     int priority) const {
+  const std::optional<double> rate = rate_.tokens_per_second();
+  if (std::isinf(request.timeout_seconds) || !rate.has_value() ||
+      waiting_.empty())
+    return absl::OkStatus();
+  int64_t tokens = 0;
+  for (const SequencePtr& other : running_)
+    if (!other->paused()) tokens += other->pending();
+  for (const SequencePtr& other : waiting_.all())
+    if (!other->paused() && other->priority >= priority)
+      tokens += other->pending();
+  const double estimate = static_cast<double>(tokens) / *rate;
+  if (estimate <= request.timeout_seconds) return absl::OkStatus();
+  return TimeoutTooShort(request.timeout_seconds, estimate);
 }
 
 bool Scheduler::Cancel(absl::string_view request_id) {
@@ -76,69 +101,131 @@ bool Scheduler::Cancel(absl::string_view request_id) {
     sequence->cancel_asked = true;
     found = true;
   };
-  for (const auto& queue : waiting_)
-    std::for_each(queue.begin(), queue.end(), mark);
+  std::for_each(waiting_.all().begin(), waiting_.all().end(), mark);
   std::for_each(running_.begin(), running_.end(), mark);
   return found;
 }
 
 StepPlan Scheduler::Plan() {
   CHECK(!plan_outstanding_);
-  samples_.clear();
-  DropCancelled();
-  Admit();
+  now_ = clock_.now_seconds();
+  hit_tokens_ = 0;
+  draft_ = {};
+  draft_.plan.epoch = epoch_;
+  draft_.plan.step = steps_ + 1;
+  EndAndPark();
+  NextTrial();
+  const bool trial_known = trial_ != nullptr && trial_->sink->trial_known();
+  if (!trial_known || !AdmitTrial()) {
+    ExtendDecoding();
+    if (!trial_known) Admit();
+  }
+  AddRows();
+  CHECK(draft_.plan.state_restores.empty() || !draft_.plan.sequences.empty());
+  if (!draft_.plan.sequences.empty()) {
+    ++steps_;
+    plan_outstanding_ = true;
+  }
+  return std::exchange(draft_.plan, {});
+}
 
-  StepPlan plan{.kind = StepKind::kRun,
-                .epoch = epoch_,
-                .step = steps_ + 1,
-                .sequences = {}};
-  int64_t budget_rows = limits_.step_tokens;
-  for (const SequencePtr& sequence : running_) {
-    if (sequence->pending() != 1) continue;
-    AddRows(*sequence, 1, plan);
-    --budget_rows;
+// Rows for all that run; or for the suspect alone, from its admission to its
+// first token.
+void Scheduler::AddRows() {
+  PlanBuilder builder(limits_, caches_, draft_);
+  if (trial_ != nullptr && trial_->running()) {
+    builder.Prefill({&trial_, 1});
+    return;
   }
+  std::vector<Sequence*> prompts;
   for (const SequencePtr& sequence : running_) {
-    if (sequence->pending() == 1) continue;
-    const int64_t rows =
-        std::min({sequence->pending(), limits_.prefill_chunk, budget_rows});
-    if (rows == 0) break;
-    AddRows(*sequence, rows, plan);
-    budget_rows -= rows;
+    if (sequence->paused()) continue;
+    if (sequence->decoding)
+      builder.Decode(*sequence);
+    else
+      prompts.push_back(sequence.get());
   }
-  if (plan.sequences.empty()) return plan;
-  ++steps_;
-  plan_outstanding_ = true;
-  return plan;
+  builder.Prefill(prompts);
 }
 
 void Scheduler::Commit(const StepPlan& plan,
                        std::vector<absl::StatusOr<Token>> sampled) {
   CHECK(plan_outstanding_ && plan.epoch == epoch_ && plan.step == steps_);
-  CHECK(sampled.size() == samples_.size());
+  CHECK(plan.sequences.size() == draft_.sequences.size());
+  CHECK(sampled.size() == draft_.samples.size());
   plan_outstanding_ = false;
-  auto next_sampled = sampled.begin();
-  for (const PlannedSequence& planned : plan.sequences) {
-    Sequence* sequence = by_slot_[planned.state_slot];
-    CHECK(sequence != nullptr && sequence->past == planned.past);
-    sequence->past += static_cast<int64_t>(planned.token_ids.size());
-    if (planned.logit_rows > 0)
-      CommitToken(*sequence, *std::move(next_sampled++));
+  if (draft_.full)
+    rate_.Add(plan.token_count() + hit_tokens_, clock_.now_seconds() - now_);
+  std::span<absl::StatusOr<Token>> rest = sampled;
+  for (size_t i = 0; i < plan.sequences.size(); ++i) {
+    const PlannedSequence& planned = plan.sequences[i];
+    Sequence& sequence = *draft_.sequences[i];
+    CHECK(sequence.state_slot == planned.state_slot &&
+          sequence.past == planned.past);
+    CommitRows(sequence, static_cast<int64_t>(planned.token_ids.size()),
+               rest.first(planned.logit_rows));
+    rest = rest.subspan(planned.logit_rows);
   }
-  samples_.clear();
+  draft_.samples.clear();
+  draft_.sequences.clear();
   ForgetEnded();
 }
 
-void Scheduler::CloseAll(const absl::Status& error) {
-  CHECK(!error.ok());
-  plan_outstanding_ = false;
-  samples_.clear();
-  for (const SequencePtr& sequence : running_) CloseSequence(*sequence, error);
-  running_.clear();
-  for (auto& queue : waiting_) {
-    for (const SequencePtr& sequence : queue) CloseSequence(*sequence, error);
-    queue.clear();
+void Scheduler::CommitRows(Sequence& sequence, int64_t rows,
+                           std::span<absl::StatusOr<Token>> sampled) {
+  sequence.in_plan = false;
+  sequence.past += rows;
+  for (const absl::StatusOr<Token>& token : sampled) {
+    if (token.ok()) continue;
+    if (ReasonOf(token.status()).word == "NON_FINITE_LOGITS") {
+      caches_.Discard(sequence);
+      caches_.DropSnapshots(sequence);
+    }
+    return CloseSequence(sequence, token.status());
   }
+  caches_.Keep(sequence);
+  const int64_t scored =
+      std::min<int64_t>(sequence.rows_to_score - sequence.rows_scored,
+                        static_cast<int64_t>(sampled.size()));
+  if (scored > 0) {
+    std::vector<Token> prompt;
+    for (absl::StatusOr<Token>& token : sampled.first(scored))
+      prompt.push_back(*std::move(token));
+    sequence.rows_scored += scored;
+    sequence.sink->PushPrompt(std::move(prompt));
+  }
+  if (static_cast<int64_t>(sampled.size()) > scored)
+    CommitToken(sequence, *std::move(sampled.back()));
+  else if (const auto reason = FinishOf(sequence); reason.has_value())
+    FinishSequence(sequence, *reason);
+}
+
+void Scheduler::CommitToken(Sequence& sequence, Token token) {
+  CHECK(token.id >= 0 && token.id < limits_.vocab_size);
+  sequence.tokens.push_back(token.id);
+  sequence.decoding = true;
+  shares_.Charge(*sequence.share, 1);
+  if (trial_ == &sequence) {
+    sequence.trial = Trial::kPassed;
+    trial_ = nullptr;
+  }
+  std::vector<Token> batch;
+  batch.push_back(std::move(token));
+  sequence.sink->Push(std::move(batch));
+  if (const auto reason = FinishOf(sequence); reason.has_value())
+    FinishSequence(sequence, *reason);
+}
+
+void Scheduler::CloseAll(const absl::Status& error,
+                         const absl::Status& in_step_error) {
+  CHECK(!error.ok() && !in_step_error.ok());
+  plan_outstanding_ = false;
+  draft_ = {};
+  for (const SequencePtr& sequence : running_)
+    CloseSequence(*sequence, sequence->in_plan ? in_step_error : error);
+  for (const SequencePtr& sequence : waiting_.all())
+    CloseSequence(*sequence, error);
+  ForgetEnded();
 }
 
 std::vector<RequestKey> Scheduler::TakeEnded() {
@@ -146,141 +233,22 @@ std::vector<RequestKey> Scheduler::TakeEnded() {
 }
 
 SchedulerCounts Scheduler::counts() const {
-  return {.running = static_cast<int64_t>(running_.size()),
-          .waiting = waiting(),
-          .kv_blocks_used = blocks_.used_count(),
-          .kv_blocks_total = blocks_.capacity(),
-          .state_slots_used = slots_.used_count(),
-          .state_slots_total = slots_.capacity(),
-          .steps = plan_outstanding_ ? steps_ - 1 : steps_};
-}
-
-void Scheduler::DropCancelled() {
-  const auto cancelled = [](const Sequence& sequence) {
-    return sequence.cancel_asked || sequence.sink->cancelled();
-  };
-  for (const SequencePtr& sequence : running_) {
-    if (cancelled(*sequence)) CloseSequence(*sequence, ClientCancelled());
-  }
-  ForgetEnded();
-  for (auto& queue : waiting_) {
-    std::erase_if(queue, [&](const SequencePtr& sequence) {
-      if (!cancelled(*sequence)) return false;
-      CloseSequence(*sequence, ClientCancelled());
-      return true;
-    });
-  }
-}
-
-void Scheduler::Admit() {
-  for (auto queue = waiting_.rbegin(); queue != waiting_.rend(); ++queue) {
-    while (!queue->empty()) {
-      if (!TryAdmit(queue->front())) return;
-      queue->pop_front();
-    }
-  }
-}
-
-// Moves from `sequence` if there is room.
-bool Scheduler::TryAdmit(SequencePtr& sequence) {
-  if (static_cast<int64_t>(running_.size()) >= limits_.max_running ||
-      slots_.free_count() == 0)
-    return false;
-  auto blocks = blocks_.Allocate(
-      CeilDivide(sequence->max_total_tokens, limits_.block_tokens));
-  if (!blocks.has_value()) return false;
-  sequence->blocks = *std::move(blocks);
-  sequence->state_slot = *slots_.Allocate();
-  by_slot_[sequence->state_slot] = sequence.get();
-  sequence->tokens.reserve(sequence->max_total_tokens);
-  sequence->sink->Admitted(clock_.now_seconds() - sequence->submitted_seconds,
-                           /*cached_tokens=*/0);
-  running_.push_back(std::move(sequence));
-  return true;
-}
-
-void Scheduler::AddRows(Sequence& sequence, int64_t rows, StepPlan& plan) {
-  const int64_t end = sequence.past + rows;
-  const auto tokens = sequence.tokens.begin();
-  const auto blocks = sequence.blocks.begin();
-  const auto known = static_cast<int64_t>(sequence.tokens.size());
-  plan.sequences.push_back(
-      {.state_slot = sequence.state_slot,
-       .past = sequence.past,
-       .token_ids = {tokens + sequence.past, tokens + end},
-       .block_table = {blocks, blocks + CeilDivide(end, limits_.block_tokens)},
-       .logit_rows = end == known ? 1 : 0});
-  if (end != known) return;
-  samples_.push_back({.sampling = &sequence.request.sampling,
-                      .context = sequence.tokens,
-                      .prompt_tokens = sequence.prompt_tokens,
-                      .held_back = {},
-                      .logprobs = sequence.request.logprobs,
-                      .top_n = sequence.request.top_n,
-                      .given = std::nullopt});
-}
-
-void Scheduler::CommitToken(Sequence& sequence, absl::StatusOr<Token> sampled) {
-  if (!sampled.ok()) return CloseSequence(sequence, sampled.status());
-  CHECK(sampled->id >= 0 && sampled->id < limits_.vocab_size);
-  sequence.tokens.push_back(sampled->id);
-  std::vector<Token> batch;
-  batch.push_back(*std::move(sampled));
-  sequence.sink->Push(std::move(batch));
-  if (const auto reason = FinishOf(sequence); reason.has_value())
-    FinishSequence(sequence, *reason);
-}
-
-// Why a sequence that has come this far is complete, or nothing.
-std::optional<FinishReason> Scheduler::FinishOf(
-    const Sequence& sequence) const {
-  if (sequence.generated() == 0) return std::nullopt;
-  const auto& stop_ids = sequence.request.stop_ids;
-  if (std::find(stop_ids.begin(), stop_ids.end(), sequence.tokens.back()) !=
-      stop_ids.end())
-    return FinishReason::kStop;
-  if (static_cast<int64_t>(sequence.tokens.size()) >= sequence.max_total_tokens)
-    return FinishReason::kLength;
-  return std::nullopt;
-}
-
-// Gives back all that the sequence holds; the sink, for its end, to the caller.
-TokenSink* Scheduler::End(Sequence& sequence) {
-  RequestKey key{.id = sequence.request.id,
-                 .choice_index = sequence.request.sampling.choice_index};
-  if (sequence.state_slot >= 0) {
-    blocks_.Free(sequence.blocks);
-    slots_.Free(sequence.state_slot);
-    by_slot_[sequence.state_slot] = nullptr;
-  }
-  if (on_ended_)
-    on_ended_(key);
-  else
-    ended_.push_back(std::move(key));
-  return std::exchange(sequence.sink, nullptr);
-}
-
-void Scheduler::FinishSequence(Sequence& sequence, FinishReason reason) {
-  const int32_t stop_id =
-      reason == FinishReason::kStop ? sequence.tokens.back() : 0;
-  End(sequence)->Finish(reason, stop_id);
-}
-
-void Scheduler::CloseSequence(Sequence& sequence, const absl::Status& error) {
-  End(sequence)->Close(error);
-}
-
-void Scheduler::ForgetEnded() {
-  std::erase_if(running_, [](const SequencePtr& sequence) {
-    return sequence->sink == nullptr;
-  });
-}
-
-int64_t Scheduler::waiting() const {
-  int64_t count = 0;
-  for (const auto& queue : waiting_)
-    count += static_cast<int64_t>(queue.size());
-  return count;
+  SchedulerCounts counts = totals_;
+  const PrefixCache::Counts caches = caches_.counts();
+  counts.running = running();
+  counts.waiting = waiting_.size();
+  counts.kv_blocks_used = caches.blocks_live;
+  counts.kv_blocks_reusable = caches.blocks_reusable;
+  counts.kv_blocks_total = limits_.kv_blocks;
+  counts.state_slots_used = caches.slots_live;
+  counts.state_slots_snapshot = caches.slots_snapshot;
+  counts.state_slots_total = limits_.state_slots;
+  counts.steps = plan_outstanding_ ? steps_ - 1 : steps_;
+  const double now = clock_.now_seconds();
+  for (const SequencePtr& sequence : waiting_.all())
+    counts.oldest_wait_seconds =
+        std::max(counts.oldest_wait_seconds, sequence->waited(now));
+  return counts;
 }
 
 }  // namespace phalanx

@@ -1,11 +1,8 @@
 #ifndef PHALANX_WORKER_SCHEDULER_SCHEDULER_H_
 #define PHALANX_WORKER_SCHEDULER_SCHEDULER_H_
 
-#include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -14,13 +11,16 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/clock.h"
-#include "worker/cache/block_pool.h"
-#include "worker/cache/slot_pool.h"
+#include "worker/scheduler/cache_account.h"
+#include "worker/scheduler/fair_shares.h"
 #include "worker/scheduler/limits.h"
+#include "worker/scheduler/plan_builder.h"
 #include "worker/scheduler/request.h"
 #include "worker/scheduler/sequence.h"
 #include "worker/scheduler/step_plan.h"
 #include "worker/scheduler/token_sink.h"
+#include "worker/scheduler/waiting_queue.h"
+#include "worker/scheduler/work_rate.h"
 
 namespace phalanx {
 
@@ -56,10 +56,20 @@ struct SchedulerCounts {
 //     scheduler.Commit(plan, sampled);
 //   }
 //
-// A request waits until a state slot and KV blocks for all the tokens it may
-// come to are free; so what is admitted always finishes. Higher priorities
-// leave the queue first, in order of arrival within one; nobody overtakes the
-// one whose turn it is, so a big request cannot be starved by small ones.
+// A request waits until there is a state slot, and KV blocks for its tokens so
+// far, for what it must still make (min_tokens) and for a little more; those
+// are then sure. It begins with the longest prefix that the cache has. Whose
+// turn it is, AdmissionOrder says; nobody passes the one whose turn it is, so a
+// big request cannot be starved by small ones, but two kinds step aside: who
+// waits for a prefix that another is computing just now, and who is not read.
+//
+// Where memory is short, the sequence of the lowest priority, of these the one
+// that was first admitted last, gives up its caches, waits at its old place and
+// is replayed: the same request gives the same bytes. Nothing is pushed twice.
+// The oldest of the highest priority always moves, and who lost its caches
+// kMaxPreemptions times is admitted with all that it may ever need and keeps
+// it. A request whose turn has not come may also take the place of running ones
+// of lower priority.
 //
 // Each sink gets Admitted, tokens, and one end; it is never called after that.
 // Sinks must not call back into the scheduler.
@@ -78,37 +88,45 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // Queues a request. The sink is lent until its end. A request whose
-  // emitted_ids are already complete (stop id last, max_tokens, full context)
-  // Finishes at once. On an error the sink is untouched and stays the caller's:
+  // Queues a request. The sink is lent until its end. A request that is
+  // complete already (emitted_ids with a stop id last, max_tokens of them or a
+  // full context; max_tokens 0 and a prompt of one token) Finishes at once. On
+  // an error the sink is untouched and stays the caller's:
   //   INVALID_ARGUMENT    as ValidateRequest
   //   RESOURCE_EXHAUSTED  QUEUE_FULL{limit}: max_running + max_waiting active
+  //   RESOURCE_EXHAUSTED  DEADLINE_UNMEETABLE{estimate_seconds}: at the pace of
+  //     the last steps, the prompts before it alone take longer than its
+  //     timeout
   absl::Status Submit(Request request, TokenSink* sink);
 
   // Marks every choice of this request; the next Plan drops it. False if it is
   // not here.
   bool Cancel(absl::string_view request_id);
 
-  // Drops what was cancelled (Close CANCELLED/CLIENT), admits what fits, and
-  // says what to run: first one row of each decoding sequence, then prefill
-  // chunks in order of admission, within step_tokens. No sequences: nothing is
-  // active and nothing may be committed. Else Commit must follow before the
+  // Ends what was cancelled or is late, admits what fits, and says what to run:
+  // one row of each decoding sequence, then chunks of prompts (PlanBuilder).
+  // While a suspect is tried it has the only rows. No sequences: nothing can
+  // run now (none is active; or all are paused, wait for trial_known, or for
+  // these) and nothing may be committed. Else Commit must follow before the
   // next Plan, or CloseAll.
   StepPlan Plan();
 
-  // How to sample, for each sequence of the last plan that wants logits, in
-  // plan order. Valid until the next call that is not const.
-  std::span<const SampleSpec> samples() const { return samples_; }
+  // What to do with each row of logits of the last plan, in plan order. Valid
+  // until the next call that is not const.
+  std::span<const SampleSpec> samples() const { return draft_.samples; }
 
   // The step of `plan`, the last one, was run. `sampled` has one entry for each
-  // of samples(): the token goes to the sink and may end the sequence (stop id,
-  // max_tokens, context full: Finish); an error ends that sequence alone, with
-  // Close. What ended gives back its blocks and slot.
+  // of samples(): tokens go to the sinks and may end their sequences (stop id,
+  // max_tokens, context full: Finish); an error ends its sequence alone, with
+  // Close, and NON_FINITE_LOGITS also drops the states that it kept. What ended
+  // gives back its blocks and slot.
   void Commit(const StepPlan& plan, std::vector<absl::StatusOr<Token>> sampled);
 
-  // Ends everything, waiting and running, with Close(error). A plan that was
-  // not committed is forgotten. `error` is not OK.
-  void CloseAll(const absl::Status& error);
+  // Ends everything, waiting and running: with Close(in_step_error) what had
+  // rows in a plan that was not committed, which is forgotten; else with
+  // Close(error). Neither is OK.
+  void CloseAll(const absl::Status& error, const absl::Status& in_step_error);
+  void CloseAll(const absl::Status& error) { CloseAll(error, error); }
 
   // Keys of all that ended since the last call, in order; empty where on_ended
   // was given.
@@ -117,34 +135,58 @@ class Scheduler {
   SchedulerCounts counts() const;
 
  private:
-  using SequencePtr = std::unique_ptr<Sequence>;
+  enum class Reason { kKv, kPriority };
 
-  void DropCancelled();
+  // scheduler.cc
+  absl::Status CheckTimeout(const Request& request, int priority) const;
+  void AddRows();
+  void CommitRows(Sequence& sequence, int64_t rows,
+                  std::span<absl::StatusOr<Token>> sampled);
+  void CommitToken(Sequence& sequence, Token token);
+  int64_t running() const { return static_cast<int64_t>(running_.size()); }
+
+  // scheduler_admission.cc
+  void NextTrial();
+  bool AdmitTrial();
   void Admit();
-  bool TryAdmit(SequencePtr& sequence);
-  void AddRows(Sequence& sequence, int64_t rows, StepPlan& plan);
-  void CommitToken(Sequence& sequence, absl::StatusOr<Token> sampled);
+  bool AwaitsPrefix(Sequence& sequence);
+  bool TryAdmit(Sequence& sequence);
+  bool AdmitInPlaceOfOthers(Sequence& sequence);
+  int64_t TokensToReserve(const Sequence& sequence) const;
+  void ExtendDecoding();
+  Sequence* LowestBelow(int priority) const;
+  void Preempt(Sequence& sequence, Reason reason);
+  void LeaveCaches(Sequence& sequence);
+  void MoveToQueue(Sequence& sequence);
+
+  // scheduler_ends.cc
+  void EndAndPark();
+  void WatchReader(Sequence& sequence);
+  void EndIfDue(Sequence& sequence);
   std::optional<FinishReason> FinishOf(const Sequence& sequence) const;
   TokenSink* End(Sequence& sequence);
   void FinishSequence(Sequence& sequence, FinishReason reason);
   void CloseSequence(Sequence& sequence, const absl::Status& error);
   void ForgetEnded();
-  int64_t waiting() const;
 
   const SchedulerLimits limits_;
   const uint64_t epoch_;
   const Clock& clock_;
   const EndedCallback on_ended_;
-  BlockPool blocks_;
-  SlotPool slots_;
-
-  // Index: priority. Each in order of arrival.
-  std::array<std::deque<SequencePtr>, kHighestPriority + 1> waiting_;
-  std::vector<SequencePtr> running_;  // In order of admission.
-  std::vector<Sequence*> by_slot_;    // Slot -> running sequence, or null.
-  std::vector<SampleSpec> samples_;   // Of the last plan.
+  CacheAccount caches_;
+  FairShares shares_;
+  WaitingQueue waiting_;
+  std::vector<SequencePtr> running_;  // In order of their last admission.
+  Sequence* trial_ = nullptr;         // The suspect that is told, or tried.
+  PlanDraft draft_;                   // Of the last plan.
+  WorkRate rate_;
   std::vector<RequestKey> ended_;
-  int64_t steps_ = 0;  // Planned ones.
+  SchedulerCounts totals_;  // What only grows.
+  double now_ = 0;          // When the last Plan began.
+  int64_t hit_tokens_ = 0;  // Of sequences that the last plan admitted.
+  int64_t arrivals_ = 0;
+  int64_t admissions_ = 0;  // First ones.
+  int64_t steps_ = 0;       // Planned ones.
   bool plan_outstanding_ = false;
 };
 

@@ -43,6 +43,19 @@ TEST(SelectOwner, TakesEachRowFromTheRankThatOwnsTheId) {
   }
 }
 
+TEST(Copy, CopiesRowsOfAnyLength) {
+  for (const int64_t width : {1, 3, 4000, 40000}) {
+    Random random(4);
+    const Array<uint16_t> x = random.Bf16(1, 5, width);
+    for (const auto& y : EveryWay([&](const KernelTable&kernels, ThreadPool&p) {
+           Array<uint16_t> out(5, width);
+           kernels.copy(p, x, out);
+           return out.values();
+         }))
+      EXPECT_EQ(y, x.values()) << width;
+  }
+}
+
 TEST(GatherRows, CopiesTheRowsInTheOrderAsked) {
   constexpr int64_t kWidth = 12;
   Random random(3);

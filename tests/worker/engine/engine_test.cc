@@ -157,6 +157,21 @@ TEST_F(EngineTest, MoreRequestsThanSlotsAllFinish) {
   EXPECT_EQ(group_.board().Read().counts.state_slots_used, 0);
 }
 
+TEST_F(EngineTest, APrefixThatWasKeptGivesTheSameAnswer) {
+  Serve();
+  Request request = MoeRequest("first", 20);
+  request.prompt_ids.resize(100, 17);
+  request.anchors = {70};
+  const std::vector<int32_t> computed = group_.Ask(request).ids();
+  request.id = "second";
+
+  EXPECT_EQ(group_.Ask(request).ids(), computed);
+
+  group_.engine().Stop();
+  group_.Join();
+  EXPECT_EQ(group_.board().Read().counts.prefix_hit_tokens, 70);
+}
+
 // --- Cancellation ----------------------------------------------------------
 
 TEST_F(EngineTest, AReaderThatLeavesGetsNoFurtherToken) {
@@ -246,6 +261,8 @@ TEST_F(EngineTest, ALostRankEndsEverySinkWithGroupLost) {
     EXPECT_EQ(reason.word, "GROUP_LOST");
     EXPECT_EQ(reason.metadata.at("epoch"), "1");
     EXPECT_EQ(reason.metadata.at("rank"), "1");
+    // It came between two steps.
+    EXPECT_EQ(reason.metadata.at("in_step"), "false");
   }
   for (const absl::Status& status : group_.Join())
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);

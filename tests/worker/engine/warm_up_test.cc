@@ -52,6 +52,15 @@ TEST(WarmUpPlans, PrefillAllThatAStepHoldsThenDecode) {
   EXPECT_EQ(plans[1].sequences[0].past, 100);
 }
 
+TEST(WarmUpPlans, CopyABlockAndAStateWhereThereIsRoomForTwo) {
+  const StepPlan plan = WarmUpPlans(Limits(100, 300, 20), 1)[1];
+  EXPECT_EQ(plan.block_copies, (std::vector<CacheCopy>{{1, 2}}));
+  EXPECT_EQ(plan.sequences[0].block_table, (std::vector<int32_t>{0, 2}));
+  EXPECT_EQ(plan.state_restores, (std::vector<CacheCopy>{{0, 1}}));
+  EXPECT_EQ(plan.state_saves, (std::vector<CacheCopy>{{1, 0}}));
+  EXPECT_EQ(plan.sequences[0].state_slot, 1);
+}
+
 TEST(WarmUpPlans, RunOnAModel) {
   auto group = MoeAlone();
   for (const StepPlan& plan : WarmUpPlans(group->limits(), 1))

@@ -302,5 +302,10 @@ TEST(StateSlots, AreThoseOfTheSpecification) {
   EXPECT_EQ(StateSlots(16), 97);
 }
 
+TEST(StateSlots, LeaveEightForSnapshotsAtLeast) {
+  for (int64_t running = 1; running <= 4096; ++running)
+    ASSERT_GE(StateSlots(running) - running, 8) << running;
+}
+
 }  // namespace
 }  // namespace phalanx

@@ -85,6 +85,31 @@ TEST(ValidateRequest, RefusesWhatNeedsMoreBlocksThanThereAre) {
               UnorderedElementsAre(Pair("needs", "4"), Pair("capacity", "3")));
 }
 
+TEST(ValidateRequest, AcceptsNoTokensWhereThePromptIsScored) {
+  Request request = Good();
+  request.max_tokens = 0;
+  request.prompt_logprobs = true;
+
+  EXPECT_OK(ValidateRequest(request, kLimits));
+}
+
+TEST(ValidateRequest, AcceptsEveryFieldAtItsBound) {
+  Request request = Good();
+  request.min_tokens = request.max_tokens;
+  request.sampling.presence = -2;
+  request.sampling.frequency = 2;
+  request.sampling.repetition = 10;
+  request.sampling.logit_bias = {{0, -100.0f}, {99, 100.0f}};
+  request.sampling.allowed_ids = {98, 99};
+  request.sampling.banned_ids = {98};
+  request.anchors = {1, 3};
+  request.cache.salt.assign(256, 'x');
+  request.key.assign(256, 'x');
+  request.timeout_seconds = 0;
+
+  EXPECT_OK(ValidateRequest(request, kLimits));
+}
+
 TEST(ValidateRequest, CutsMaxTokensToTheContext) {
   SchedulerLimits limits = kLimits;
   limits.kv_blocks = 4;
@@ -169,6 +194,105 @@ INSTANTIATE_TEST_SUITE_P(
          [](Request& r) { r.top_n = 21; }},
         {"Priority", "priority", "priority is 6; must be 0..5",
          [](Request& r) { r.priority = 6; }},
+        {"MinTokens", "min_tokens", "min_tokens is 6; must be 0..5",
+         [](Request& r) { r.min_tokens = 6; }},
+        {"NegativeMinTokens", "min_tokens", "min_tokens is -1; must be 0..5",
+         [](Request& r) { r.min_tokens = -1; }},
+        {"Presence", "presence_penalty",
+         "presence_penalty is 2.5; must be -2..2",
+         [](Request& r) { r.sampling.presence = 2.5f; }},
+        {"PresenceNan", "presence_penalty", "must be -2..2",
+         [](Request& r) { r.sampling.presence = kNan; }},
+        {"Frequency", "frequency_penalty",
+         "frequency_penalty is -3; must be -2..2",
+         [](Request& r) { r.sampling.frequency = -3; }},
+        {"FrequencyNan", "frequency_penalty", "must be -2..2",
+         [](Request& r) { r.sampling.frequency = kNan; }},
+        {"RepetitionZero", "repetition_penalty",
+         "repetition_penalty is 0; must be above 0 and at most 10",
+         [](Request& r) { r.sampling.repetition = 0; }},
+        {"Repetition", "repetition_penalty", "repetition_penalty is 11",
+         [](Request& r) { r.sampling.repetition = 11; }},
+        {"RepetitionNan", "repetition_penalty", "at most 10",
+         [](Request& r) { r.sampling.repetition = kNan; }},
+        {"Window", "repetition_window",
+         "repetition_window is -1; must be at least 0",
+         [](Request& r) { r.sampling.repetition_window = -1; }},
+        {"Bias", "logit_bias", "logit_bias is 101 for id 7; must be -100..100",
+         [](Request& r) {
+           r.sampling.logit_bias = {{7, 101.0f}};
+         }},
+        {"BiasNan", "logit_bias", "for id 7; must be -100..100",
+         [](Request& r) {
+           r.sampling.logit_bias = {{7, kNan}};
+         }},
+        {"BiasBeyond", "logit_bias", "logit_bias[0] is 100; must be 0..99",
+         [](Request& r) {
+           r.sampling.logit_bias = {{100, 1.0f}};
+         }},
+        {"BiasTwice", "logit_bias",
+         "logit_bias[1] is 7; must be above the one before, 7",
+         [](Request& r) {
+           r.sampling.logit_bias = {{7, 1.0f}, {7, 2.0f}};
+         }},
+        {"ManyBiases", "logit_bias", "logit_bias is 1025 ids long",
+         [](Request& r) { r.sampling.logit_bias.resize(1025); }},
+        {"AllowedBeyond", "allowed_ids", "allowed_ids[1] is 100; must be 0..99",
+         [](Request& r) {
+           r.sampling.allowed_ids = {5, 100};
+         }},
+        {"AllowedOrder", "allowed_ids",
+         "allowed_ids[1] is 4; must be above the one before, 5",
+         [](Request& r) {
+           r.sampling.allowed_ids = {5, 4};
+         }},
+        {"ManyAllowed", "allowed_ids",
+         "allowed_ids is 65537 ids long; must be 0..65536",
+         [](Request& r) { r.sampling.allowed_ids.resize(65537); }},
+        {"BannedBeyond", "banned_ids", "banned_ids[0] is -1; must be 0..99",
+         [](Request& r) { r.sampling.banned_ids = {-1}; }},
+        {"AllBanned", "allowed_ids", "such that no id is left to draw",
+         [](Request& r) {
+           r.sampling.allowed_ids = {4, 5};
+           r.sampling.banned_ids = {4, 5, 6};
+         }},
+        {"AllHeldBack", "allowed_ids", "such that no id is left to draw",
+         [](Request& r) {
+           r.sampling.allowed_ids = {4};
+           r.stop_ids = {4};
+           r.min_tokens = 1;
+         }},
+        {"WholeVocabularyBanned", "banned_ids", "such that no id is left",
+         [](Request& r) {
+           for (int32_t id = 0; id < 100; ++id)
+             r.sampling.banned_ids.push_back(id);
+         }},
+        {"AnchorZero", "anchors", "anchors is 0; must be 1..3",
+         [](Request& r) {
+           r.anchors = {0, 2};
+         }},
+        {"AnchorBeyond", "anchors", "anchors is 4; must be 1..3",
+         [](Request& r) {
+           r.anchors = {2, 4};
+         }},
+        {"AnchorOrder", "anchors",
+         "anchors[1] is 2; must be above the one before, 2",
+         [](Request& r) {
+           r.anchors = {2, 2};
+         }},
+        {"ManyAnchors", "anchors", "anchors is 257 long; must be 0..256",
+         [](Request& r) { r.anchors.assign(257, 1); }},
+        {"Salt", "cache_salt", "cache_salt is 257 bytes long; must be 0..256",
+         [](Request& r) { r.cache.salt.assign(257, 'x'); }},
+        {"Key", "key", "key is 257 bytes long; must be 0..256",
+         [](Request& r) { r.key.assign(257, 'x'); }},
+        {"Timeout", "timeout_seconds",
+         "timeout_seconds is -1; must be at least 0",
+         [](Request& r) { r.timeout_seconds = -1; }},
+        {"TimeoutNan", "timeout_seconds", "must be at least 0",
+         [](Request& r) { r.timeout_seconds = kNan; }},
+        {"MaxTimeNan", "max_time_seconds", "must be at least 0",
+         [](Request& r) { r.max_time_seconds = kNan; }},
     }),
     [](const auto& info) { return info.param.name; });
 
@@ -202,6 +326,50 @@ TEST(ValidateLimits, WantsAStateSlotForEachRunningSequence) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        "state_slots is 3; must be at least max_running, 4"));
 }
+
+TEST(ValidateLimits, WantsRowsOfLogitsForEachRunningSequence) {
+  SchedulerLimits limits = kLimits;
+  limits.logit_rows = 3;
+
+  EXPECT_THAT(ValidateLimits(limits),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("logit_rows is 3; must be 0 or 4..")));
+}
+
+struct BadLimitCase {
+  std::string message;
+  double SchedulerLimits::*field;
+  double value;
+};
+
+class ValidateLimitsField : public testing::TestWithParam<BadLimitCase> {};
+
+TEST_P(ValidateLimitsField, IsNamedWithItsValueAndLimit) {
+  SchedulerLimits limits = kLimits;
+  limits.*GetParam().field = GetParam().value;
+
+  EXPECT_THAT(ValidateLimits(limits),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr(GetParam().message)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Fields, ValidateLimitsField,
+    testing::ValuesIn(std::vector<BadLimitCase>{
+        {"ageing_seconds is 0; must be finite and above 0",
+         &SchedulerLimits::ageing_seconds, 0},
+        {"ageing_seconds is inf", &SchedulerLimits::ageing_seconds, kInfinity},
+        {"must be finite and above 0", &SchedulerLimits::ageing_seconds, kNan},
+        {"max_wait_seconds is 0; must be above 0",
+         &SchedulerLimits::max_wait_seconds, 0},
+        {"must be above 0", &SchedulerLimits::max_wait_seconds, kNan},
+        {"park_seconds is -1; must be at least 0",
+         &SchedulerLimits::park_seconds, -1},
+        {"must be at least 0", &SchedulerLimits::park_seconds, kNan},
+        {"slow_reader_seconds is 0; must be above 0",
+         &SchedulerLimits::slow_reader_seconds, 0},
+        {"must be above 0", &SchedulerLimits::slow_reader_seconds, kNan},
+    }));
 
 }  // namespace
 }  // namespace phalanx

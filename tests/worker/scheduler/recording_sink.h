@@ -20,8 +20,25 @@ class RecordingSink final : public TokenSink {
   void Admitted(double queue_seconds, int64_t cached_tokens) override {
     EXPECT_FALSE(admitted.has_value());
     EXPECT_EQ(ends, 0);
-    EXPECT_EQ(cached_tokens, 0);
     admitted = queue_seconds;
+    cached = cached_tokens;
+  }
+  void Preempted() override {
+    EXPECT_TRUE(admitted.has_value());
+    EXPECT_EQ(ends, 0);
+    ++preemptions;
+  }
+  void OnTrial() override {
+    EXPECT_FALSE(admitted.has_value());
+    EXPECT_EQ(ends, 0);
+    ++trials;
+  }
+  void PushPrompt(std::vector<Token> tokens) override {
+    EXPECT_TRUE(admitted.has_value());
+    EXPECT_EQ(ends, 0);
+    EXPECT_TRUE(ids.empty());
+    EXPECT_FALSE(tokens.empty());
+    for (Token& token : tokens) prompt.push_back(std::move(token));
   }
   void Push(std::vector<Token> tokens) override {
     EXPECT_TRUE(admitted.has_value());
@@ -40,14 +57,22 @@ class RecordingSink final : public TokenSink {
     error = std::move(status);
   }
   bool cancelled() const override { return gone.load(); }
+  bool full() const override { return unread.load(); }
+  bool trial_known() const override { return known.load(); }
 
   std::optional<double> admitted;  // Seconds in the queue.
+  int64_t cached = 0;
+  int preemptions = 0;
+  int trials = 0;
+  std::vector<Token> prompt;
   std::vector<int32_t> ids;
   std::optional<FinishReason> finished;
   int32_t stop_id = -1;
   absl::Status error;
   int ends = 0;
-  std::atomic<bool> gone{false};  // What cancelled() says.
+  std::atomic<bool> gone{false};    // What cancelled() says.
+  std::atomic<bool> unread{false};  // What full() says.
+  std::atomic<bool> known{true};    // What trial_known() says.
 };
 
 }  // namespace phalanx
