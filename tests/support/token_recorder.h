@@ -22,6 +22,7 @@ namespace phalanx {
 class TokenRecorder final : public TokenSink {
  public:
   struct Result {
+    std::vector<Token> prompt;  // Where their log-probabilities were asked for.
     std::vector<Token> tokens;
     std::optional<FinishReason> finished;  // Unset: closed with `error`.
     int32_t stop_id = 0;
@@ -50,6 +51,10 @@ class TokenRecorder final : public TokenSink {
   void Leave() { gone_.store(true); }
 
   void Admitted(double, int64_t) override {}
+  void PushPrompt(std::vector<Token> tokens) override {
+    MutexLock lock(mutex_);
+    for (Token& token : tokens) result_.prompt.push_back(std::move(token));
+  }
   void Push(std::vector<Token> tokens) override {
     int64_t count = 0;
     {
