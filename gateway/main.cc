@@ -201,7 +201,7 @@ absl::Status Serve(GatewayConfig& config, StopCount& stop,
   Admission admission(config.max_requests);
   ActiveRequests active;
   Health health;
-  GatewayMetrics metrics(texts.model.name, config.groups, admission, clock);
+  GatewayMetrics metrics(texts.model.name, config.groups, admission);
   Router router(
       config.groups, [&](bool ready) { health.SetReady(ready); },
       texts.tokenizer == nullptr ? 0 : texts.tokenizer->vocab_size(),

@@ -29,8 +29,8 @@ class AnswerView {
                       v1::FinishReason reason) const;
 
  private:
-  const bool terminal_;
-  const bool color_;
+  bool terminal_;
+  bool color_;
   bool wrote_ = false;
   bool channel_wrote_ = false;
   v1::Channel channel_ = v1::CHANNEL_UNSPECIFIED;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
 #include "gateway/cli/answer_view.h"
+#include "gateway/cli/choice_order.h"
 #include "gateway/cli/client.h"
 #include "gateway/cli/conversation.h"
 #include "gateway/cli/interrupt.h"
@@ -30,8 +31,7 @@ v1::ChatRequest FirstRequest(const ChatOptions& options) {
     system.set_content(options.system);
   }
   if (options.no_thinking) request.mutable_reasoning()->set_enabled(false);
-  FillSampling(options.common, *request.mutable_sampling(),
-               *request.mutable_stopping());
+  FillRequest(options.common, request);
   return request;
 }
 
@@ -75,22 +75,61 @@ class Interruptible {
   Conversation* conversation_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };
 
-// One question and its answer on the screen; with `timings` also where that is
-// no terminal.
+// The answers to one question on the screen; where there are several, each
+// below its number.
+class Answers {
+ public:
+  explicit Answers(bool labels) : labels_(labels) {}
+
+  void Show(const v1::GenerateEvent& event) {
+    if (event.has_notice()) TellNotice(event.notice());
+    if (event.has_delta()) {
+      Begin(event.delta().index());
+      Write(view_.Add(event.delta()));
+    }
+    if (event.has_finished()) {
+      Begin(event.finished().index());
+      reason_ = event.finished().reason();
+    }
+    if (event.has_summary()) timings_ = view_.Timings(event.summary(), reason_);
+  }
+
+  // With `with_timings` also where that is no terminal.
+  void End(bool with_timings) {
+    Write(absl::StrCat(view_.End(), terminal_ || with_timings ? timings_ : ""));
+  }
+
+ private:
+  void Begin(int choice) {
+    if (!labels_ || choice == choice_) return;
+    Write(absl::StrCat(view_.End(), choice_ < 0 ? "" : "\n", "[", choice + 1,
+                       "]\n"));
+    choice_ = choice;
+    view_ = AnswerView(terminal_, HasColor());
+  }
+
+  // On a terminal the line that is under way ends first.
+  void TellNotice(const v1::Notice& notice) {
+    if (terminal_) Write(view_.End());
+    std::fprintf(stderr, "phalanx chat: %s\n", NoticeWords(notice).c_str());
+  }
+
+  const bool terminal_ = isatty(STDOUT_FILENO) == 1;
+  const bool labels_;
+  int choice_ = -1;
+  AnswerView view_{terminal_, HasColor()};
+  v1::FinishReason reason_ = v1::FINISH_REASON_UNSPECIFIED;
+  std::string timings_;
+};
+
 absl::Status AskAndShow(Conversation& conversation, const std::string& question,
                         bool with_timings) {
-  const bool terminal = isatty(STDOUT_FILENO) == 1;
-  AnswerView view(terminal, HasColor());
-  v1::FinishReason reason = v1::FINISH_REASON_UNSPECIFIED;
-  std::string timings;
-  const absl::Status status =
-      conversation.Ask(question, [&](const v1::GenerateEvent& event) {
-        if (event.has_delta()) Write(view.Add(event.delta()));
-        if (event.has_finished()) reason = event.finished().reason();
-        if (event.has_summary())
-          timings = view.Timings(event.summary(), reason);
-      });
-  Write(absl::StrCat(view.End(), terminal || with_timings ? timings : ""));
+  Answers answers(conversation.request().n() > 1);
+  ChoiceOrder order([&](const v1::GenerateEvent& e) { answers.Show(e); });
+  const absl::Status status = conversation.Ask(
+      question, [&](const v1::GenerateEvent& event) { order.Add(event); });
+  order.End();
+  answers.End(with_timings);
   return status;
 }
 
@@ -162,9 +201,11 @@ int Converse(Conversation& conversation, const std::string& address) {
 }  // namespace
 
 void AddChatFlags(CLI::App& verb, ChatOptions& o) {
-  verb.add_option("message", o.message,
-                  "One question; without it a conversation begins");
+  CLI::Option* const message = verb.add_option(
+      "message", o.message, "One question; without it a conversation begins");
   AddSamplingFlags(verb, o.common);
+  // A conversation goes on from one answer.
+  verb.get_option("--choices")->needs(message);
   verb.add_option("--system", o.system, "What the model is told beforehand");
   verb.add_flag("--no-thinking", o.no_thinking, "Answer without reasoning");
   verb.add_flag("--timings", o.timings,

@@ -54,6 +54,27 @@ std::string Describe(const absl::Status& status) {
                       status.message());
 }
 
+std::string NoticeWords(const v1::Notice& notice) {
+  const std::string detail =
+      notice.detail().empty() ? "" : absl::StrCat(" (", notice.detail(), ")");
+  switch (notice.kind()) {
+    case v1::Notice::RESUMED:
+      return absl::StrCat(
+          "a part of the service died; the answer goes on as if it had not",
+          detail);
+    case v1::Notice::PREEMPTED:
+      return absl::StrCat(
+          "the answer waits for others; it goes on as if it had not", detail);
+    case v1::Notice::DEGRADED:
+      return absl::StrCat(
+          "the answer goes on where it is computed differently; from here on "
+          "it may not be what it would have been",
+          detail);
+    default:
+      return notice.detail();
+  }
+}
+
 int Fail(const char* verb, const absl::Status& status) {
   std::fprintf(stderr, "phalanx %s: %s\n", verb, Describe(status).c_str());
   return 1;

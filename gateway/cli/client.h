@@ -27,6 +27,9 @@ absl::StatusOr<v1::GetStatusResponse> FetchStatus(v1::Admin::Stub& admin);
 // "UNAVAILABLE/GROUP_LOST: message", for a person.
 std::string Describe(const absl::Status& status);
 
+// What a notice in the middle of an answer means, for a person.
+std::string NoticeWords(const v1::Notice& notice);
+
 // Prints `phalanx VERB: ...` to stderr; the exit code 1.
 int Fail(const char* verb, const absl::Status& status);
 

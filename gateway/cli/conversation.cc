@@ -33,10 +33,11 @@ absl::Status Conversation::Ask(
   v1::GenerateEvent event;
   while (stream->Read(&event)) {
     const v1::Delta& delta = event.delta();
-    (delta.channel() == v1::CHANNEL_REASONING
-         ? *answer.mutable_reasoning_content()
-         : *answer.mutable_content())
-        .append(delta.text());
+    if (delta.index() == 0)
+      (delta.channel() == v1::CHANNEL_REASONING
+           ? *answer.mutable_reasoning_content()
+           : *answer.mutable_content())
+          .append(delta.text());
     show(event);
   }
   const absl::Status status = FromGrpc(stream->Finish());

@@ -20,10 +20,10 @@ class Conversation {
   // system message, sampling, stopping. `stub` must outlive this.
   Conversation(v1::Inference::StubInterface& stub, v1::ChatRequest request);
 
-  // Puts the question and hands on each event of the answer. Both are kept for
-  // the next question if any of the answer itself came, cut short or not;
-  // otherwise it is as if it had not been asked. CANCELLED after Cancel, and
-  // from a service that is being stopped.
+  // Puts the question and hands on each event of the answer. Both, of several
+  // answers the first, are kept for the next question if any of the answer
+  // itself came, cut short or not; otherwise it is as if it had not been asked.
+  // CANCELLED after Cancel, and from a service that is being stopped.
   absl::Status Ask(const std::string& question,
                    const std::function<void(const v1::GenerateEvent&)>& show);
 

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/grpc_status.h"
 #include "common/status.h"
+#include "gateway/cli/choice_order.h"
 #include "gateway/cli/client.h"
 #include "gateway/cli/event_json.h"
 #include "gateway/cli/interrupt.h"
@@ -55,56 +56,73 @@ absl::StatusOr<v1::GenerateRequest> MakeRequest(const GenerateOptions& o) {
     request.mutable_token_ids()->mutable_ids()->Add(o.token_ids.begin(),
                                                     o.token_ids.end());
   }
-  v1::Sampling& sampling = *request.mutable_sampling();
-  v1::Stopping& stopping = *request.mutable_stopping();
-  FillSampling(o.common, sampling, stopping);
-  if (o.top_k) sampling.set_top_k(*o.top_k);
-  if (o.top_p) sampling.set_top_p(static_cast<float>(*o.top_p));
-  if (o.min_p) sampling.set_min_p(static_cast<float>(*o.min_p));
-  for (const std::string& stop : o.stop) stopping.add_stop_strings(stop);
-  if (o.ignore_eos) stopping.set_ignore_eos(true);
+  FillRequest(o.common, request);
+  v1::Output& output = *request.mutable_output();
   if (o.logprobs) {
-    request.mutable_output()->set_logprobs(true);
-    request.mutable_output()->set_top_n(*o.logprobs);
+    output.set_logprobs(true);
+    output.set_top_n(*o.logprobs);
   }
+  if (o.prompt_logprobs) output.set_prompt_logprobs(true);
+  if (o.echo) output.set_echo(true);
   return request;
 }
 
-// One answer on stdout. Text, or where the model has none ids with commas, so
-// that --token-ids takes them.
+// Answers on stdout: text, or where the model has none ids with commas, so that
+// --token-ids takes them. Where there are several, each below its number.
 class Printer {
  public:
-  explicit Printer(bool json) : json_(json) {}
+  Printer(bool text, bool labels) : text_(text), labels_(labels) {}
 
   void Print(const v1::GenerateEvent& event) {
-    if (json_)
-      Write(absl::StrCat(EventJson(event), "\n"));
-    else if (event.has_delta())
-      Write(event.delta().text());
-    std::fflush(stdout);
-  }
-
-  void PrintIds(const v1::GenerateEvent& event) {
-    for (const int32_t id : event.delta().token_ids())
-      Write(absl::StrCat(wrote_ ? "," : "", id));
+    if (event.has_notice()) TellNotice(event.notice());
+    if (event.has_prompt())
+      Write(event.prompt().text(), event.prompt().token_ids());
+    if (event.has_delta()) {
+      Label(event.delta().index());
+      Write(event.delta().text(), event.delta().token_ids());
+    }
+    if (event.has_finished()) Label(event.finished().index());
     std::fflush(stdout);
   }
 
   // Whatever happened: the shell's prompt begins a line.
   void End() {
-    if (!json_ && wrote_) Write("\n");
+    if (in_line_) Put("\n");
     std::fflush(stdout);
   }
 
  private:
-  void Write(const std::string& text) {
-    if (text.empty()) return;
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    wrote_ = true;
+  void Label(int choice) {
+    if (!labels_ || choice == labelled_) return;
+    labelled_ = choice;
+    Put(absl::StrCat(in_line_ ? "\n" : "", wrote_ ? "\n" : "", "[", choice + 1,
+                     "]\n"));
+    in_line_ = false;
   }
 
-  const bool json_;
+  void Write(const std::string& text,
+             const google::protobuf::RepeatedField<int32_t>& ids) {
+    if (text_) return Put(text);
+    for (const int32_t id : ids) Put(absl::StrCat(in_line_ ? "," : "", id));
+  }
+
+  void Put(const std::string& text) {
+    if (text.empty()) return;
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    wrote_ = in_line_ = true;
+  }
+
+  // On a terminal the line that is under way ends first.
+  void TellNotice(const v1::Notice& notice) {
+    if (in_line_ && isatty(STDOUT_FILENO) == 1) End();
+    std::fprintf(stderr, "phalanx generate: %s\n", NoticeWords(notice).c_str());
+  }
+
+  const bool text_;
+  const bool labels_;
+  int labelled_ = -1;
   bool wrote_ = false;
+  bool in_line_ = false;  // Something stands in the last line.
 };
 
 // Does the model answer in text? Asked only where it matters.
@@ -123,19 +141,21 @@ absl::Status Generate(const GenerateOptions& options,
   ASSIGN_OR_RETURN(const std::string address,
                    FindAddress(options.common.address));
   const auto stub = v1::Inference::NewStub(ChannelTo(address));
-  bool text = true;
-  if (!options.json) {
-    ASSIGN_OR_RETURN(text, HasText(*stub, ask_context));
-  }
-  Printer printer(options.json);
-  const auto stream = stub->Generate(&context, request);
   v1::GenerateEvent event;
-  while (stream->Read(&event)) {
-    if (text)
-      printer.Print(event);
-    else
-      printer.PrintIds(event);
+  if (options.json) {
+    const auto stream = stub->Generate(&context, request);
+    while (stream->Read(&event)) {
+      std::printf("%s\n", EventJson(event).c_str());
+      std::fflush(stdout);
+    }
+    return FromGrpc(stream->Finish());
   }
+  ASSIGN_OR_RETURN(const bool text, HasText(*stub, ask_context));
+  Printer printer(text, request.n() > 1);
+  ChoiceOrder order([&](const v1::GenerateEvent& e) { printer.Print(e); });
+  const auto stream = stub->Generate(&context, request);
+  while (stream->Read(&event)) order.Add(event);
+  order.End();
   printer.End();
   return FromGrpc(stream->Finish());
 }
@@ -153,28 +173,22 @@ void AddGenerateFlags(CLI::App& verb, GenerateOptions& o) {
       ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()));
   prompt->require_option(1);
   AddSamplingFlags(verb, o.common);
-  verb.add_option("--top-k", o.top_k, "Draw from the K most likely; 0: all")
-      ->check(CLI::Range(0, std::numeric_limits<int32_t>::max()));
-  verb.add_option("--top-p", o.top_p,
-                  "Draw from the most likely that make up this share")
-      ->check(NumberIn(0, 1, /*above_low=*/true));
-  verb.add_option("--min-p", o.min_p,
-                  "Drop what is less likely than this share of the likeliest")
-      ->check(NumberIn(0, 1));
   verb.add_option("--logprobs", o.logprobs,
                   "Log-probabilities of the tokens and of the N most likely; "
                   "seen with --json")
       ->check(CLI::Range(0, 20));
-  verb.add_option("--stop", o.stop, "Text that ends the answer; repeatable")
-      ->allow_extra_args(false);
-  verb.add_flag("--ignore-eos", o.ignore_eos,
-                "The model's own end does not end the answer");
+  verb.add_flag("--prompt-logprobs", o.prompt_logprobs,
+                "Those of the prompt's tokens; seen with --json");
+  verb.add_flag("--echo", o.echo,
+                "Print the prompt too; with it, or with --prompt-logprobs, "
+                "--max-tokens may be 0");
   verb.add_flag("--json", o.json,
-                "One JSON object per event: accepted, delta, notice, finished, "
-                "summary");
+                "One JSON object per event: accepted, prompt, delta, notice, "
+                "finished, summary");
   verb.footer(
       "Examples:\n"
       "  phalanx generate --prompt 'Once upon a time' --max-tokens 40\n"
+      "  phalanx generate --prompt 'Once' -n 3 --temperature 1 --stop .\n"
       "  phalanx generate --token-ids 1,2,3 --logprobs 5 --json | jq .delta");
 }
 

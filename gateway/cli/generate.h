@@ -17,18 +17,16 @@ struct GenerateOptions {
   std::optional<std::string> prompt;
   std::optional<std::string> prompt_file;  // "-": standard input.
   std::vector<int32_t> token_ids;
-  std::optional<int32_t> top_k;
-  std::optional<double> top_p;
-  std::optional<double> min_p;
   std::optional<int32_t> logprobs;
-  std::vector<std::string> stop;
-  bool ignore_eos = false;
+  bool prompt_logprobs = false;
+  bool echo = false;
   bool json = false;
 };
 
 void AddGenerateFlags(CLI::App& verb, GenerateOptions& options);
 
-// Continues one prompt and prints it as it comes. The exit code: 0; 1 after a
+// Continues one prompt and prints it as it comes, choice by choice; what the
+// service has to say meanwhile goes to stderr. The exit code: 0; 1 after a
 // refusal or a failure, told on stderr; 130 after Ctrl-C. Main thread, before
 // any other.
 int RunGenerate(const GenerateOptions& options);

@@ -30,17 +30,18 @@ std::vector<std::string> NamesOf(const std::vector<GroupSpec>& groups) {
 
 GatewayMetrics::GatewayMetrics(const std::string& model,
                                const std::vector<GroupSpec>& groups,
-                               const Admission& admission, const Clock& clock)
+                               const Admission& admission)
     : admission_(admission),
       calls_(registry_),
-      requests_(model, NamesOf(groups), calls_, clock, registry_),
+      engines_(model, registry_),
+      requests_(model, NamesOf(groups), calls_, registry_),
       grpc_({"phalanx.v1.Inference", "phalanx.v1.Admin",
              "grpc.reflection.v1alpha.ServerReflection"},
             registry_) {
   for (const GroupSpec& group : groups)
     groups_.push_back(std::make_unique<GroupMetrics>(
         group.name, static_cast<int>(group.addresses.size()), WallSeconds,
-        calls_, registry_));
+        calls_, engines_, registry_));
   grpc_.AddHealth(registry_);
   registry_.AddGauge(kLimit).Set(static_cast<double>(admission.limit()));
   registry_.AddReader([this](MetricReadings& readings) {

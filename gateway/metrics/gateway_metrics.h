@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/clock.h"
 #include "common/metrics/grpc_metrics.h"
 #include "common/metrics/metric_registry.h"
 #include "common/metrics/metrics_server.h"
 #include "gateway/admission/admission.h"
+#include "gateway/metrics/engine_metrics.h"
 #include "gateway/metrics/group_metrics.h"
 #include "gateway/metrics/request_metrics.h"
 #include "gateway/metrics/worker_calls.h"
@@ -24,10 +24,10 @@ namespace phalanx {
 // any group is watched, outlives router, services and servers.
 class GatewayMetrics {
  public:
-  // `model` is what clients call it; `groups` are the router's. Admission and
-  // clock are lent.
+  // `model` is what clients call it; `groups` are the router's. Admission is
+  // lent.
   GatewayMetrics(const std::string& model, const std::vector<GroupSpec>& groups,
-                 const Admission& admission, const Clock& clock);
+                 const Admission& admission);
 
   // Serves them at HOST:PORT; "off": nowhere. /readyz says whether a
   // group of `router`, which outlives the server, is ready. Errors are
@@ -52,6 +52,7 @@ class GatewayMetrics {
   const Admission& admission_;
   MetricRegistry registry_;
   WorkerCalls calls_;
+  EngineMetrics engines_;
   RequestMetrics requests_;
   std::vector<std::unique_ptr<GroupMetrics>> groups_;  // By group.
   GrpcServerMetrics grpc_;

@@ -55,9 +55,12 @@ std::string Key(const std::string& from, const std::string& to,
 
 GroupMetrics::GroupMetrics(const std::string& group, int ranks,
                            std::function<double()> wall_seconds,
-                           WorkerCalls& calls, MetricRegistry& registry)
-    : wall_seconds_(std::move(wall_seconds)),
+                           WorkerCalls& calls, EngineMetrics& engines,
+                           MetricRegistry& registry)
+    : group_(group),
+      wall_seconds_(std::move(wall_seconds)),
       calls_(calls),
+      engines_(engines),
       epoch_(registry.AddGauge(kEpoch, {{"group", group}})),
       workers_(registry.AddGauge(kWorkers, {{"group", group}})),
       last_step_(registry.AddGauge(kLastStep, {{"group", group}})) {
@@ -118,6 +121,7 @@ void GroupMetrics::OnSeen(const WorkerGroup::View& view) {
   const double now = wall_seconds_();
   for (size_t r = 0; r < heartbeats_.size(); ++r)
     if (view.ranks[r].reachable()) heartbeats_[r]->Set(now);
+  engines_.OnSeen(group_, view.leader());
   // Steps are counted from 0 in each epoch, those of requests alone.
   const int64_t steps = view.leader().steps();
   if (steps > 0 && (steps != seen_steps_ || view.epoch != seen_epoch_))

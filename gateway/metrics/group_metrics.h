@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/metrics/metric_registry.h"
+#include "gateway/metrics/engine_metrics.h"
 #include "gateway/metrics/worker_calls.h"
 #include "gateway/router/worker_group.h"
 
@@ -18,10 +19,10 @@ namespace phalanx {
 class GroupMetrics final : public WorkerGroup::Observer {
  public:
   // `wall_seconds`: the time of day, in seconds since the epoch of Unix.
-  // `calls` is lent.
+  // `calls` and `engines` are lent.
   GroupMetrics(const std::string& group, int ranks,
                std::function<double()> wall_seconds, WorkerCalls& calls,
-               MetricRegistry& registry);
+               EngineMetrics& engines, MetricRegistry& registry);
 
   void OnSeen(const WorkerGroup::View& view) override;
   void OnStatusCall(absl::StatusCode code, double seconds) override {
@@ -32,8 +33,10 @@ class GroupMetrics final : public WorkerGroup::Observer {
   void AddTransitions(const std::string& group, MetricRegistry& registry);
   void Move(const std::string& from, const std::string& to, bool gone);
 
+  const std::string group_;
   const std::function<double()> wall_seconds_;
   WorkerCalls& calls_;
+  EngineMetrics& engines_;
   std::map<std::string, prometheus::Gauge*> states_;
   // "from>to>reason".
   std::map<std::string, prometheus::Counter*> transitions_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "common/reason.h"
+
 namespace phalanx {
 namespace {
 
@@ -17,9 +19,6 @@ constexpr MetricFacts kRunning = {
 constexpr MetricFacts kWaiting = {
     "phalanx_requests_waiting",
     "Streams of this gateway that wait to be admitted."};
-constexpr MetricFacts kOldest = {
-    "phalanx_queue_oldest_wait_seconds",
-    "How long the longest waiting stream has waited."};
 constexpr MetricFacts kFirst = {
     "phalanx_time_to_first_token_seconds",
     "From a call's arrival to the moment its first delta is handed to gRPC."};
@@ -44,14 +43,11 @@ constexpr MetricFacts kGeneratedTotal = {"phalanx_generated_tokens_total",
                                          "Tokens generated, by channel."};
 constexpr MetricFacts kDiscardedTotal = {
     "phalanx_discarded_tokens_total",
-    "Tokens computed that no client got, by why."};
-constexpr MetricFacts kQueried = {
-    "phalanx_prefix_cache_queried_tokens_total",
-    "Prompt tokens that were looked for in the prefix cache."};
-constexpr MetricFacts kHit = {"phalanx_prefix_cache_hit_tokens_total",
-                              "Of these, tokens found there."};
-constexpr MetricFacts kPreemptions = {"phalanx_preemptions_total",
-                                      "Running streams put back, by why."};
+    "Tokens computed in vain, by why: no client got them, or their state was "
+    "given up and is computed again."};
+constexpr MetricFacts kResumes = {
+    "phalanx_stream_resumes_total",
+    "Streams whose group was lost, by what came of it."};
 constexpr MetricFacts kStall = {
     "phalanx_stream_stall_seconds_total",
     "Time in which reading from the group rested for slow clients."};
@@ -72,6 +68,10 @@ const std::vector<double> kQueueBounds = {
 constexpr std::array<const char*, 5> kPriorityNames = {
     "lowest", "low", "normal", "high", "highest"};
 
+// By ResumeResult.
+constexpr std::array<const char*, kResumeResults> kResultNames = {
+    "resumed", "exhausted", "refused"};
+
 // inference.proto's Priority; unset is normal, as rank 0 takes it.
 size_t PriorityIndex(int priority) {
   return priority == 0 ? 2 : std::clamp(priority, 1, 5) - 1;
@@ -83,10 +83,8 @@ double Number(int64_t count) { return static_cast<double>(count); }
 
 RequestMetrics::RequestMetrics(const std::string& model,
                                const std::vector<std::string>& groups,
-                               WorkerCalls& calls, const Clock& clock,
-                               MetricRegistry& registry)
-    : clock_(clock),
-      calls_(calls),
+                               WorkerCalls& calls, MetricRegistry& registry)
+    : calls_(calls),
       model_({{"model", model}}),
       served_(MakeByModel(model, registry)),
       other_(MakeByModel("other", registry)),
@@ -98,8 +96,6 @@ RequestMetrics::RequestMetrics(const std::string& model,
           registry.AddHistogram(kPrompt, ExponentialBounds(1, 4, 10), model_)),
       generated_tokens_(registry.AddHistogram(
           kGenerated, ExponentialBounds(1, 4, 10), model_)),
-      queried_tokens_(registry.AddCounter(kQueried, model_)),
-      hit_tokens_(registry.AddCounter(kHit, model_)),
       stall_seconds_(registry.AddCounter(kStall)),
       buffered_bytes_(
           registry.AddHistogram(kBuffered, ExponentialBounds(256, 4, 10))) {
@@ -108,7 +104,6 @@ RequestMetrics::RequestMetrics(const std::string& model,
         &registry.AddCounter(kRejected, {{"reason", kRejectionNames[i]}});
   for (const std::string& group : groups)
     places_.push_back(MakePlaces(group, registry));
-  AddOldest(registry);
   AddZeros(model, registry);
 }
 
@@ -134,20 +129,8 @@ RequestMetrics::Places RequestMetrics::MakePlaces(const std::string& group,
   return places;
 }
 
-void RequestMetrics::AddOldest(MetricRegistry& registry) {
-  registry.AddReader([this](MetricReadings& readings) {
-    double oldest = 0;
-    {
-      MutexLock lock(mutex_);
-      if (!arrivals_.empty())
-        oldest = clock_.now_seconds() - *arrivals_.begin();
-    }
-    readings.Gauge(kOldest, oldest);
-  });
-}
-
 // Families whose labels are a closed set show all of it, also what cannot
-// happen yet: pre-emption, resumed prompts, tool calls.
+// happen yet: tool calls, speculation.
 void RequestMetrics::AddZeros(const std::string& model,
                               MetricRegistry& registry) {
   const auto prompt = [&](const char* source) {
@@ -156,7 +139,7 @@ void RequestMetrics::AddZeros(const std::string& model,
   };
   computed_ = prompt("computed");
   cached_ = prompt("prefix_cache");
-  prompt("resumed");
+  resumed_ = prompt("resumed");
   const auto generated = [&](const char* channel) {
     return &registry.AddCounter(kGeneratedTotal,
                                 {{"model", model}, {"channel", channel}});
@@ -171,22 +154,19 @@ void RequestMetrics::AddZeros(const std::string& model,
   discarded_cancelled_ = discarded("cancelled");
   discarded_deadline_ = discarded("deadline");
   discarded_lost_ = discarded("group_lost");
-  for (const char* reason : {"preempted", "speculation", "slow_reader"})
-    discarded(reason);
-  for (const char* reason : {"kv_full", "state_full", "priority"})
-    registry.AddCounter(kPreemptions, {{"reason", reason}});
+  discarded_preempted_ = discarded("preempted");
+  discarded_slow_ = discarded("slow_reader");
+  discarded("speculation");
+  for (int i = 0; i < kResumeResults; ++i)
+    resumes_[i] = &registry.AddCounter(kResumes, {{"result", kResultNames[i]}});
 }
 
 void RequestMetrics::OnWaiting(const QueuedRequest& request) {
   places_[request.group].waiting[PriorityIndex(request.priority)]->Increment();
-  MutexLock lock(mutex_);
-  arrivals_.insert(request.arrived_seconds);
 }
 
 void RequestMetrics::Leave(const QueuedRequest& request) {
   places_[request.group].waiting[PriorityIndex(request.priority)]->Decrement();
-  MutexLock lock(mutex_);
-  arrivals_.erase(arrivals_.find(request.arrived_seconds));
 }
 
 void RequestMetrics::OnAdmitted(const QueuedRequest& request,
@@ -195,8 +175,6 @@ void RequestMetrics::OnAdmitted(const QueuedRequest& request,
   Leave(request);
   places_[request.group].running->Increment();
   queue_seconds_.Observe(queue_seconds);
-  queried_tokens_.Increment(Number(prompt_tokens));
-  hit_tokens_.Increment(Number(cached_tokens));
   computed_->Increment(Number(prompt_tokens - cached_tokens));
   cached_->Increment(Number(cached_tokens));
 }
@@ -210,6 +188,16 @@ void RequestMetrics::OnMoved(const QueuedRequest& was, const QueuedRequest& is,
   };
   gauge(was)->Decrement();
   gauge(is)->Increment();
+}
+
+void RequestMetrics::OnReadmitted(int64_t tokens, int64_t cached_tokens) {
+  resumed_->Increment(Number(tokens - cached_tokens));
+  cached_->Increment(Number(cached_tokens));
+  discarded_lost_->Increment(Number(tokens - cached_tokens));
+}
+
+void RequestMetrics::OnPreempted(int64_t tokens) {
+  discarded_preempted_->Increment(Number(tokens));
 }
 
 void RequestMetrics::OnTokens(int64_t content, int64_t reasoning) {
@@ -244,7 +232,10 @@ void RequestMetrics::OnEnd(const RequestEnd& end) {
   prompt_tokens_.Observe(Number(end.prompt_tokens));
   generated_tokens_.Observe(Number(end.generated_tokens));
   buffered_bytes_.Observe(Number(end.buffered_bytes_most));
-  OnDiscarded(end.outcome, end.discarded_tokens);
+  if (ReasonOf(end.status).word == "SLOW_READER")
+    discarded_slow_->Increment(Number(end.discarded_tokens));
+  else
+    OnDiscarded(end.outcome, end.discarded_tokens);
 }
 
 }  // namespace phalanx

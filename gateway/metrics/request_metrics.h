@@ -3,13 +3,10 @@
 
 #include <array>
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "common/clock.h"
 #include "common/metrics/metric_registry.h"
-#include "common/mutex.h"
 #include "gateway/api/request_observer.h"
 #include "gateway/metrics/worker_calls.h"
 
@@ -19,17 +16,21 @@ namespace phalanx {
 // name or `other`: a client's own words are never a label.
 class RequestMetrics final : public RequestObserver {
  public:
-  // `groups`: the names of the router's groups, in its order. `calls` and the
-  // clock are lent.
+  // `groups`: the names of the router's groups, in its order. `calls` is lent.
   RequestMetrics(const std::string& model,
                  const std::vector<std::string>& groups, WorkerCalls& calls,
-                 const Clock& clock, MetricRegistry& registry);
+                 MetricRegistry& registry);
 
   void OnWaiting(const QueuedRequest& request) override;
   void OnAdmitted(const QueuedRequest& request, double queue_seconds,
                   int64_t prompt_tokens, int64_t cached_tokens) override;
   void OnMoved(const QueuedRequest& was, const QueuedRequest& is,
                bool admitted) override;
+  void OnReadmitted(int64_t tokens, int64_t cached_tokens) override;
+  void OnResume(ResumeResult result) override {
+    resumes_[static_cast<size_t>(result)]->Increment();
+  }
+  void OnPreempted(int64_t tokens) override;
   void OnPrefilled(double seconds) override {
     prefill_seconds_.Observe(seconds);
   }
@@ -62,11 +63,9 @@ class RequestMetrics final : public RequestObserver {
 
   ByModel MakeByModel(const std::string& model, MetricRegistry& registry);
   static Places MakePlaces(const std::string& group, MetricRegistry& registry);
-  void AddOldest(MetricRegistry& registry);
   void AddZeros(const std::string& model, MetricRegistry& registry);
   void Leave(const QueuedRequest& request);
 
-  const Clock& clock_;
   WorkerCalls& calls_;
   const MetricLabels model_;
   ByModel served_;
@@ -81,19 +80,17 @@ class RequestMetrics final : public RequestObserver {
   prometheus::Histogram& generated_tokens_;
   prometheus::Counter* computed_ = nullptr;
   prometheus::Counter* cached_ = nullptr;
+  prometheus::Counter* resumed_ = nullptr;
   prometheus::Counter* content_ = nullptr;
   prometheus::Counter* reasoning_ = nullptr;
-  prometheus::Counter& queried_tokens_;
-  prometheus::Counter& hit_tokens_;
   prometheus::Counter* discarded_cancelled_ = nullptr;
   prometheus::Counter* discarded_deadline_ = nullptr;
   prometheus::Counter* discarded_lost_ = nullptr;
+  prometheus::Counter* discarded_preempted_ = nullptr;
+  prometheus::Counter* discarded_slow_ = nullptr;
+  std::array<prometheus::Counter*, kResumeResults> resumes_;
   prometheus::Counter& stall_seconds_;
   prometheus::Histogram& buffered_bytes_;
-
-  Mutex mutex_;
-  // When those that wait now came.
-  std::multiset<double> arrivals_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace phalanx

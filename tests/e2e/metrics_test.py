@@ -119,7 +119,7 @@ class MetricsTest(unittest.TestCase):
         self.failing(generate(ids_request([])), code.INVALID_ARGUMENT)
         self.failing(generate(ids_request([5] * 9000)), code.INVALID_ARGUMENT)
         self.failing(generate(ids_request([5], model="who")), code.NOT_FOUND)
-        self.failing(generate(ids_request([5], n=2)), code.UNIMPLEMENTED)
+        self.failing(generate(ids_request([5], adapter="x")), code.UNIMPLEMENTED)
         until(self.idle, 10, "nothing runs")
 
     def idle(self):

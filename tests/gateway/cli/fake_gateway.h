@@ -32,11 +32,16 @@ class FakeGateway final : public v1::Inference::Service,
   }
   ~FakeGateway() override { server_->Shutdown(); }
 
-  void Say(v1::Channel channel, const std::string& text) {
+  void Say(v1::Channel channel, const std::string& text, int choice = 0) {
     v1::Delta& delta = *script.emplace_back().mutable_delta();
+    delta.set_index(choice);
     delta.set_channel(channel);
     delta.set_text(text);
     delta.add_token_ids(static_cast<int32_t>(script.size()));
+  }
+
+  void Finish(int choice) {
+    script.emplace_back().mutable_finished()->set_index(choice);
   }
 
   grpc::Status Generate(

@@ -42,7 +42,9 @@ class GroupMetricsTest : public testing::Test {
   double now_ = 1000;
   MetricRegistry registry_;
   WorkerCalls calls_{registry_};
-  GroupMetrics metrics_{"0", 2, [this] { return now_; }, calls_, registry_};
+  EngineMetrics engines_{"mini", registry_};
+  GroupMetrics metrics_{"0",    2,        [this] { return now_; },
+                        calls_, engines_, registry_};
 };
 
 TEST_F(GroupMetricsTest, OneStateIsOneAndTheOthersAreThere) {
@@ -55,6 +57,22 @@ TEST_F(GroupMetricsTest, OneStateIsOneAndTheOthersAreThere) {
     EXPECT_EQ(SeriesValue(text, State(state)),
               std::string(state) == "loading" ? 1 : 0)
         << state;
+}
+
+TEST_F(GroupMetricsTest, WhatRankZeroCountsIsTheEngines) {
+  WorkerGroup::View view;
+  view.state = "ready";
+  view.epoch = 1;
+  for (int rank = 0; rank < 2; ++rank) {
+    v1::RankStatus& status = view.ranks.emplace_back();
+    status.set_reachable(true);
+    status.mutable_worker()->set_epoch(1);
+    status.mutable_worker()->set_oldest_wait_seconds(rank + 3);
+  }
+
+  metrics_.OnSeen(view);
+
+  EXPECT_EQ(Value("phalanx_queue_oldest_wait_seconds"), 3);
 }
 
 TEST_F(GroupMetricsTest, BeforeTheFirstLookItForms) {

@@ -15,7 +15,6 @@ namespace {
 constexpr char kWaitingHigh[] =
     "phalanx_requests_waiting{group=\"0\",priority=\"high\"}";
 constexpr char kRunning[] = "phalanx_requests_running{group=\"0\"}";
-constexpr char kOldest[] = "phalanx_queue_oldest_wait_seconds";
 
 std::string OfModel(const std::string& name) {
   return name + "{model=\"mini\"}";
@@ -27,6 +26,13 @@ std::string Requests(const std::string& model, const std::string& outcome) {
 std::string Discarded(const std::string& reason) {
   return "phalanx_discarded_tokens_total{model=\"mini\",reason=\"" + reason +
          "\"}";
+}
+std::string Prompt(const std::string& source) {
+  return "phalanx_prompt_tokens_total{model=\"mini\",source=\"" + source +
+         "\"}";
+}
+std::string Resumes(const std::string& result) {
+  return "phalanx_stream_resumes_total{result=\"" + result + "\"}";
 }
 
 class RequestMetricsTest : public testing::Test {
@@ -52,7 +58,7 @@ class RequestMetricsTest : public testing::Test {
   ManualClock clock_;
   MetricRegistry registry_;
   WorkerCalls calls_{registry_};
-  RequestMetrics metrics_{"mini", {"0", "1"}, calls_, clock_, registry_};
+  RequestMetrics metrics_{"mini", {"0", "1"}, calls_, registry_};
 };
 
 TEST_F(RequestMetricsTest, ClosedSetsAreThereAtZero) {
@@ -68,6 +74,10 @@ TEST_F(RequestMetricsTest, ClosedSetsAreThereAtZero) {
                                     reason + "\"}"),
               0)
         << reason;
+  for (const char* result : {"resumed", "exhausted", "refused"})
+    EXPECT_EQ(SeriesValue(text, Resumes(result)), 0) << result;
+  for (const char* reason : {"preempted", "slow_reader", "speculation"})
+    EXPECT_EQ(SeriesValue(text, Discarded(reason)), 0) << reason;
 }
 
 TEST_F(RequestMetricsTest, AStreamWaitsThenRunsThenIsGone) {
@@ -124,21 +134,6 @@ TEST_F(RequestMetricsTest, AStreamThatEndsInTheQueueLeavesIt) {
 
   EXPECT_EQ(Value(kWaitingHigh), 0);
   EXPECT_EQ(Value(kRunning), 0);
-  EXPECT_EQ(Value(kOldest), 0);
-}
-
-TEST_F(RequestMetricsTest, TheOldestWaitIsTheFirstComers) {
-  StreamTally first = Stream();
-  first.Begin();
-  clock_.Advance(3);
-  StreamTally second = Stream();
-  second.Begin();
-  clock_.Advance(2);
-  const double both = Value(kOldest);
-  first.Admitted(5, 0);
-
-  EXPECT_EQ(both, 5);
-  EXPECT_EQ(Value(kOldest), 2);
 }
 
 TEST_F(RequestMetricsTest, AdmissionCountsThePrompt) {
@@ -146,17 +141,53 @@ TEST_F(RequestMetricsTest, AdmissionCountsThePrompt) {
 
   const std::string text = registry_.Text();
 
-  EXPECT_EQ(
-      SeriesValue(text, OfModel("phalanx_prefix_cache_queried_tokens_total")),
-      10);
-  EXPECT_EQ(SeriesValue(text, OfModel("phalanx_prefix_cache_hit_tokens_total")),
-            2);
-  EXPECT_EQ(SeriesValue(text,
-                        "phalanx_prompt_tokens_total{model=\"mini\",source="
-                        "\"computed\"}"),
-            8);
+  EXPECT_EQ(SeriesValue(text, Prompt("prefix_cache")), 2);
+  EXPECT_EQ(SeriesValue(text, Prompt("computed")), 8);
   EXPECT_EQ(SeriesValue(text, OfModel("phalanx_request_queue_seconds_sum")),
             .5);
+}
+
+TEST_F(RequestMetricsTest, AResumedStreamComputesWhatItsGroupLost) {
+  Admitted();
+
+  metrics_.OnReadmitted(/*tokens=*/16, /*cached_tokens=*/4);
+
+  EXPECT_EQ(Value(Prompt("resumed")), 12);
+  EXPECT_EQ(Value(Prompt("prefix_cache")), 2 + 4);
+  EXPECT_EQ(Value(Prompt("computed")), 8);
+  EXPECT_EQ(Value(Discarded("group_lost")), 12);
+}
+
+TEST_F(RequestMetricsTest, ResumesAreCountedByWhatCameOfThem) {
+  metrics_.OnResume(ResumeResult::kResumed);
+  metrics_.OnResume(ResumeResult::kResumed);
+  metrics_.OnResume(ResumeResult::kExhausted);
+  metrics_.OnResume(ResumeResult::kRefused);
+
+  EXPECT_EQ(Value(Resumes("resumed")), 2);
+  EXPECT_EQ(Value(Resumes("exhausted")), 1);
+  EXPECT_EQ(Value(Resumes("refused")), 1);
+}
+
+TEST_F(RequestMetricsTest, APreemptionDiscardsWhatTheCachesHeld) {
+  metrics_.OnPreempted(9);
+
+  EXPECT_EQ(Value(Discarded("preempted")), 9);
+}
+
+TEST_F(RequestMetricsTest, WhatASlowReaderDidNotGetIsItsOwn) {
+  StreamTally stream = Admitted();
+  stream.Tokens(5, 0);
+  stream.Written(2);
+  stream.Dropped();
+  const absl::Status slow = ReasonedError(absl::StatusCode::kResourceExhausted,
+                                          "SLOW_READER", "asleep");
+
+  stream.End(OutcomeOf(slow), slow);
+
+  EXPECT_EQ(Value(Discarded("slow_reader")), 3);
+  EXPECT_EQ(Value(Discarded("cancelled")), 0);
+  EXPECT_EQ(Value(Requests("mini", "cancelled")), 1);
 }
 
 TEST_F(RequestMetricsTest, TheFirstTokenEndsThePrefill) {
