@@ -13,7 +13,7 @@
 namespace phalanx {
 
 void Generation::OnWorkerEnd(Leg& leg, const absl::Status& status) {
-  const Loss loss = LossOf(status);
+  const Loss loss = LossOf(status, /*resumed=*/leg.route > 1);
   ToDo todo;
   std::shared_ptr<Leg> ended;
   {

@@ -11,7 +11,7 @@ constexpr double kLookSeconds = 0.25;
 
 }  // namespace
 
-Loss LossOf(const absl::Status& worker_end) {
+Loss LossOf(const absl::Status& worker_end, bool resumed) {
   const Reason reason = ReasonOf(worker_end);
   if (reason.word.empty()) {
     // Every refusal of a worker has a reason; what has none comes from gRPC.
@@ -30,7 +30,9 @@ Loss LossOf(const absl::Status& worker_end) {
       reason.word == "STALE_EPOCH" ||
       (absl::IsUnavailable(worker_end) &&
        (reason.word == "DRAINING" || reason.word == "STARTING"));
-  return refused ? Loss::kInnocent : Loss::kNone;
+  const bool queued =
+      reason.word == "QUEUE_FULL" || reason.word == "QUEUE_TIMEOUT";
+  return refused || (resumed && queued) ? Loss::kInnocent : Loss::kNone;
 }
 
 Replay::Verdict Replay::OnLost(int64_t route, Loss loss, Trial& trial) {

@@ -19,8 +19,9 @@ enum class Loss {
 
 // GROUP_LOST is innocent where its in_step is false; STALE_EPOCH, and
 // UNAVAILABLE with DRAINING or STARTING, always are; a transport that broke
-// says nothing, so it is suspect.
-Loss LossOf(const absl::Status& worker_end);
+// says nothing, so it is suspect. A stream that was `resumed` once has passed a
+// queue; QUEUE_FULL and QUEUE_TIMEOUT then speak of the group, not of it.
+Loss LossOf(const absl::Status& worker_end, bool resumed);
 
 // How one choice stands with the groups that ran it.
 struct Trial {

@@ -182,6 +182,23 @@ TEST_F(GenerationRouteTest, AGroupThatDrainsHandsItsStreamsOver) {
   EXPECT_FALSE(requests()[1].suspect());
 }
 
+TEST_F(GenerationRouteTest, AFullQueueDoesNotEndAStreamThatIsResumed) {
+  const ScriptedAnswer answer({BytesOf("hello")});
+  Script([&](int count, const auto& request, auto& writer) {
+    if (count == 2) return answer.Run(request, writer);
+    if (count == 0) answer.Write(request, writer, 2);
+    Reform();
+    return count == 0
+               ? GroupLost(/*in_step=*/false)
+               : ToGrpc(ReasonedError(absl::StatusCode::kResourceExhausted,
+                                      "QUEUE_FULL", "3 active; at most 3"));
+  });
+  const Received received = Run(RequestOf("me"));
+  EXPECT_OK(end_);
+  EXPECT_EQ(received.choices.at(0).ids, answer.ids());
+  EXPECT_EQ(received.notices.size(), 1u);
+}
+
 TEST_F(GenerationRouteTest, OnlyALossInTheStepMakesASuspect) {
   const ScriptedAnswer answer({BytesOf("hello")});
   for (const bool in_step : {false, true}) {

@@ -12,7 +12,8 @@ using Verdict = Replay::Verdict;
 
 Loss LossOfReason(StatusCode code, const char* word,
                   std::map<std::string, std::string> metadata = {}) {
-  return LossOf(ReasonedError(code, word, "why", std::move(metadata)));
+  return LossOf(ReasonedError(code, word, "why", std::move(metadata)),
+                /*resumed=*/false);
 }
 
 TEST(LossOf, ALostGroupSaysWhoWasInTheStep) {
@@ -27,10 +28,12 @@ TEST(LossOf, ALostGroupSaysWhoWasInTheStep) {
 }
 
 TEST(LossOf, ATransportThatBrokeSaysNothing) {
-  EXPECT_EQ(LossOf(absl::UnavailableError("Socket closed")), Loss::kSuspect);
-  EXPECT_EQ(LossOf(absl::CancelledError("")), Loss::kSuspect);
-  EXPECT_EQ(LossOf(absl::UnknownError("Stream removed")), Loss::kSuspect);
-  EXPECT_EQ(LossOf(absl::InternalError("RST_STREAM")), Loss::kSuspect);
+  EXPECT_EQ(LossOf(absl::UnavailableError("Socket closed"), false),
+            Loss::kSuspect);
+  EXPECT_EQ(LossOf(absl::CancelledError(""), false), Loss::kSuspect);
+  EXPECT_EQ(LossOf(absl::UnknownError("Stream removed"), false),
+            Loss::kSuspect);
+  EXPECT_EQ(LossOf(absl::InternalError("RST_STREAM"), false), Loss::kSuspect);
 }
 
 TEST(LossOf, ARefusalOfAGroupThatGoesIsNobodysDoing) {
@@ -50,6 +53,15 @@ TEST(LossOf, TheRequestsOwnErrorsAreNone) {
   EXPECT_EQ(LossOfReason(StatusCode::kDeadlineExceeded, "IN_DECODE"),
             Loss::kNone);
   EXPECT_EQ(LossOfReason(StatusCode::kCancelled, "CLIENT"), Loss::kNone);
+}
+
+TEST(LossOf, AFullQueueIsTheGroupsOnceAStreamWasResumed) {
+  for (const char* word : {"QUEUE_FULL", "QUEUE_TIMEOUT"}) {
+    const absl::Status full =
+        ReasonedError(StatusCode::kResourceExhausted, word, "why");
+    EXPECT_EQ(LossOf(full, /*resumed=*/false), Loss::kNone);
+    EXPECT_EQ(LossOf(full, /*resumed=*/true), Loss::kInnocent);
+  }
 }
 
 class ReplayTest : public testing::Test {
