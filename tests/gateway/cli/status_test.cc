@@ -92,7 +92,8 @@ TEST(StatusText, NamesTheModeOfTheExpertsAndTheirBank) {
       *status.mutable_groups(0)->mutable_ranks(0)->mutable_worker();
   worker.set_moe_mode("resident");
   worker.clear_offload_bank();
-  EXPECT_THAT(StatusText(status), HasSubstr("ranks 2  streams 0  experts resident\n"));
+  EXPECT_THAT(StatusText(status),
+              HasSubstr("ranks 2  streams 0  experts resident\n"));
 }
 
 TEST(StatusText, PutsWhatIsHeldBesideThePlanAndTheBudget) {
