@@ -47,5 +47,22 @@ TEST(Admission, LetsNobodyInOnceItIsClosed) {
   EXPECT_EQ(ReasonOf(status).word, "DRAINING");
 }
 
+TEST(Admission, WhoComesWhileItDrainsIsLetIn) {
+  Admission admission(1);
+  admission.BeginDrain();
+  EXPECT_TRUE(admission.draining());
+  EXPECT_FALSE(admission.closed());
+  EXPECT_OK(admission.Enter());
+}
+
+TEST(Admission, CountsThoseThatCameToAClosedDoor) {
+  Admission admission(1);
+  EXPECT_OK(admission.Enter());
+  admission.Close();
+  EXPECT_FALSE(admission.Enter().ok());
+  EXPECT_FALSE(admission.Enter().ok());
+  EXPECT_EQ(admission.turned_away(), 2);
+}
+
 }  // namespace
 }  // namespace phalanx
