@@ -8,7 +8,7 @@
 
 #include "common/metrics/metric_registry.h"
 #include "common/mutex.h"
-#include "worker.pb.h"
+#include "gateway/router/worker_group.h"
 
 namespace phalanx {
 

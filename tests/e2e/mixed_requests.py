@@ -81,13 +81,14 @@ def _long():
 
 
 def _choices():
+    free = {"temperature": 2.0, "top_k": 0, "top_p": 1.0}
     for i, n in enumerate((2, 3, 4)):
         yield f"choices of a chat {i}", chat_request(
-            QUESTIONS[i], n=n, sampling=sampled(300 + i), stopping={"max_tokens": 12},
+            QUESTIONS[i], n=n, sampling=sampled(300 + i, **free), stopping={"max_tokens": 12},
             output=LOGPROBS,
         )
         yield f"choices of a text {i}", text_request(
-            "Once upon a time", n=n, sampling=sampled(310 + i), stopping={"max_tokens": 10}
+            "Once upon a time", n=n, sampling=sampled(310 + i, **free), stopping={"max_tokens": 10}
         )
 
 
@@ -103,7 +104,7 @@ def _logits():
     for i, penalty in enumerate(penalties):
         yield f"penalty {i}", text_request(
             "red green blue red green", sampling=sampled(400 + i, **penalty),
-            stopping={"max_tokens": 24, "ignore_eos": True}, output=LOGPROBS,
+            stopping={"max_tokens": 140, "ignore_eos": True}, output=LOGPROBS,
         )
     masks = [
         {"logit_bias": {5: 8.0, 70: -100.0, 300: 4.5}},
@@ -131,7 +132,8 @@ def _ends():
         "1 2 3 4 5", stopping={"stop_strings": ["1", " the"], "max_tokens": 24}
     )
     yield "stop string 1", chat_request(
-        "What is 2 + 3?", stopping={"stop_strings": ["= 5"], "include_stop": True}
+        "What is 2 + 3?",
+        stopping={"stop_strings": ["= 5"], "include_stop": True, "max_tokens": 40},
     )
     yield "stop id 0", ids_request(
         [54, 71], sampling=sampled(510), stopping={"stop_ids": list(range(0, 900, 40)),
@@ -158,7 +160,7 @@ def _prompts():
     for length in (1, 2, 3, 63, 64, 65):
         yield f"prompt of {length}", ids_request(
             [(i * 37 + 11) % 890 for i in range(length)], 12,
-            sampling=sampled(700 + length), output=LOGPROBS,
+            sampling=sampled(700 + length), output=LOGPROBS, priority="PRIORITY_HIGHEST",
         )
 
 

@@ -50,10 +50,18 @@ class SamplingTest(unittest.TestCase):
         (prompt,) = [e.prompt for e in answer.events if e.HasField("prompt")]
         return prompt
 
+    def story(self, **penalties):
+        ends = {"max_tokens": 60, "ignore_eos": True}
+        return self.ask(
+            text_request(
+                "Once upon a time", sampling=greedy(**penalties), stopping=ends, output=TOP
+            )
+        )
+
     def explained(self, answer, adjust):
-        """Steps at which the choice is the largest of the raw top after adjust(id,
-        logprob, ids before). A token below the top, whose value may only fall, could
-        not have been it."""
+        """How many choices adjust(id, logprob, ids before) has changed, where every
+        one is the largest of what it makes of the raw top. A token below the top, whose
+        value only falls, is passed where it might have been it."""
         ids = answer.ids()
         steps = [one for delta in answer.deltas() for one in delta.logprobs]
         told = 0
@@ -67,18 +75,14 @@ class SamplingTest(unittest.TestCase):
         return told
 
     def test_the_presence_penalty_counts_a_token_once(self):
-        answer = self.ask(
-            ids_request(PROMPT, 40, sampling=greedy(presence_penalty=1.5), output=TOP)
-        )
+        answer = self.story(presence_penalty=1.5)
 
         told = self.explained(answer, lambda t, value, ids: value - 1.5 * (t in ids))
 
         self.assertGreater(told, 0)
 
     def test_the_frequency_penalty_counts_it_each_time(self):
-        answer = self.ask(
-            ids_request(PROMPT, 40, sampling=greedy(frequency_penalty=0.75), output=TOP)
-        )
+        answer = self.story(frequency_penalty=0.75)
 
         told = self.explained(answer, lambda t, value, ids: value - 0.75 * ids.count(t))
 
@@ -131,10 +135,11 @@ class SamplingTest(unittest.TestCase):
         self.assertEqual(bits(one.logprob), bits(second.logprob))
 
     def test_only_allowed_ids_are_drawn(self):
-        allowed = [10, 20, 30]
-        answer = self.ask(ids_request(PROMPT, 40, sampling=drawn(allowed_ids=allowed)))
+        allowed = {10, 20, 30}
+        sampling = drawn(temperature=5.0, allowed_ids=sorted(allowed))
+        answer = self.ask(ids_request(PROMPT, 60, sampling=sampling))
 
-        self.assertEqual(set(answer.ids()), set(allowed))
+        self.assertEqual(set(answer.ids()), allowed)
 
     def test_banned_ids_are_never_drawn(self):
         banned = list(range(0, 890, 2))
