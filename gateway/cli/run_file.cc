@@ -1,6 +1,7 @@
 #include "gateway/cli/run_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -123,6 +124,26 @@ void RemoveRunFile() {
   const auto run = ReadRunFile();
   const auto path = RunFilePath();
   if (run.ok() && path.ok() && run->pid == getpid()) unlink(path->c_str());
+}
+
+absl::StatusOr<std::string> ResumeKeyFile() {
+  constexpr size_t kKeyBytes = 32;
+  ASSIGN_OR_RETURN(const std::string folder, RuntimeFolder());
+  const std::string path = folder + "/resume.key";
+  // Whole before it has its name: another serve may look meanwhile.
+  std::string temporary = path + ".XXXXXX";
+  std::string bytes(kKeyBytes, '\0');
+  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
+  const bool written =
+      fd >= 0 && getentropy(bytes.data(), bytes.size()) == 0 &&
+      write(fd, bytes.data(), bytes.size()) == std::ssize(bytes) &&
+      (link(temporary.c_str(), path.c_str()) == 0 || errno == EEXIST);
+  const int why = errno;
+  if (fd >= 0) close(fd);
+  unlink(temporary.c_str());
+  if (written) return path;
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, " cannot be made: ", strerror(why)));
 }
 
 absl::StatusOr<std::string> MakeSocketFolder() {

@@ -39,6 +39,12 @@ void RemoveRunFile();
 // its path is too long for a socket in it.
 absl::StatusOr<std::string> MakeSocketFolder();
 
+// The file in RuntimeFolder whose bytes every gateway of this user's serves
+// signs its resume tokens with, so that one which is restarted, or started anew
+// by another serve, resumes the streams of the one before. Made, of random
+// bytes, if it is absent; mode 0600. FAILED_PRECONDITION if it cannot be.
+absl::StatusOr<std::string> ResumeKeyFile();
+
 }  // namespace phalanx
 
 #endif  // PHALANX_GATEWAY_CLI_RUN_FILE_H_

@@ -58,6 +58,12 @@ std::string MetricsListen(const ServeOptions& options, int place) {
   return absl::StrCat(listen.substr(0, colon), ":", port + place);
 }
 
+// What children share, by path.
+struct Places {
+  std::string sockets;          // Folder of the ranks' sockets.
+  std::string resume_key_file;  // Of the gateway.
+};
+
 std::string RankAddress(const std::string& sockets, int rank) {
   return absl::StrCat("unix:", sockets, "/rank", rank, ".sock");
 }
@@ -115,11 +121,11 @@ std::vector<std::string> WorkerArgs(const ServeOptions& options,
 
 // A gateway that is restarted must come back where clients know it to be.
 std::vector<std::string> GatewayArgs(const ServeOptions& options,
-                                     const std::string& sockets,
+                                     const Places& places,
                                      const ChildTalk& talk) {
   std::vector<std::string> workers;
   for (int rank = 0; rank < options.tp_size; ++rank)
-    workers.push_back(RankAddress(sockets, rank));
+    workers.push_back(RankAddress(places.sockets, rank));
   std::vector<std::string> args = {
       ProgramFolder() + "/phalanx-gateway",
       "--model",
@@ -134,6 +140,8 @@ std::vector<std::string> GatewayArgs(const ServeOptions& options,
                                      : talk.metrics_address(),
       "--workers",
       absl::StrJoin(workers, ","),
+      "--resume-key-file",
+      places.resume_key_file,
       "--drain-delay",
       absl::StrCat(options.drain_delay_seconds),
       "--drain-timeout",
@@ -150,17 +158,15 @@ std::vector<std::string> GatewayArgs(const ServeOptions& options,
 constexpr size_t kGateway = 0;
 
 std::vector<ChildSpec> Children(const ServeOptions& options,
-                                const std::string& sockets,
-                                const ChildTalk& talk) {
+                                const Places& places, const ChildTalk& talk) {
   std::vector<ChildSpec> specs;
-  specs.push_back({"gateway", [&](int64_t) {
-                     return GatewayArgs(options, sockets, talk);
-                   }});
+  specs.push_back(
+      {"gateway", [&](int64_t) { return GatewayArgs(options, places, talk); }});
   for (int rank = 0; rank < options.tp_size; ++rank)
     specs.push_back({absl::StrCat("rank ", rank), [&, rank](int64_t restarts) {
                        // Above every epoch so far, also where all ranks died at
                        // once.
-                       return WorkerArgs(options, sockets, rank,
+                       return WorkerArgs(options, places.sockets, rank,
                                          std::max(restarts, talk.epoch()));
                      }});
   return specs;
@@ -258,10 +264,12 @@ void TellReady(const ServeOptions& options, const ChildTalk& talk,
 absl::Status Supervise(const ServeOptions& options, Wishes& wishes) {
   MonotonicClock clock;
   const double started = clock.now_seconds();
-  ASSIGN_OR_RETURN(const std::string sockets, MakeSocketFolder());
+  Places places;
+  ASSIGN_OR_RETURN(places.resume_key_file, ResumeKeyFile());
+  ASSIGN_OR_RETURN(places.sockets, MakeSocketFolder());
   ProgressBar bar(STDERR_FILENO, clock);
   ChildTalk talk(bar);
-  Launcher launcher(Children(options, sockets, talk), clock,
+  Launcher launcher(Children(options, places, talk), clock,
                     [&](const std::string& name, absl::string_view line) {
                       talk.Take(name, line);
                     },
@@ -281,7 +289,7 @@ absl::Status Supervise(const ServeOptions& options, Wishes& wishes) {
   launcher.StopAll(kFastGraceSeconds);
   RemoveRunFile();
   std::error_code ignored;
-  fs::remove_all(sockets, ignored);
+  fs::remove_all(places.sockets, ignored);
   return status;
 }
 

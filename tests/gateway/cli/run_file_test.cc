@@ -118,6 +118,38 @@ TEST_F(RunFileTest, UsesTheTemporaryFolderWhereTheRuntimeFolderIsMissing) {
   EXPECT_EQ(*folder, absl::StrCat(folder_, "/phalanx-", getuid()));
 }
 
+TEST_F(RunFileTest, DrawsAKeyOnceForThisUserAlone) {
+  const auto path = ResumeKeyFile();
+  ASSERT_OK(path);
+  const auto read = [&] {
+    std::ifstream file(*path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string bytes = read();
+
+  EXPECT_EQ(bytes.size(), 32u);
+  EXPECT_EQ(ResumeKeyFile(), path);
+  EXPECT_EQ(read(), bytes);
+  struct stat info;
+  ASSERT_EQ(stat(path->c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  // Nothing but the key is left.
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_ + "/phalanx"), {}), 1);
+}
+
+TEST_F(RunFileTest, DrawsAnotherKeyElsewhere) {
+  ASSERT_OK(ResumeKeyFile());
+  const fs::path first = folder_ + "/first.key";
+  fs::rename(folder_ + "/phalanx/resume.key", first);
+  ASSERT_OK(ResumeKeyFile());
+  const auto read = [](const fs::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+
+  EXPECT_NE(read(first), read(folder_ + "/phalanx/resume.key"));
+}
+
 TEST_F(RunFileTest, SweepsTheSocketFoldersOfTheDead) {
   ASSERT_OK(RuntimeFolder());
   const std::string old = absl::StrCat(folder_, "/phalanx/serve-", DeadPid());
