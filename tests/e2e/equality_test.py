@@ -249,7 +249,7 @@ class EqualityTest(unittest.TestCase):
         cls.want = {name: stream.bytes() for name, stream in streams.items()}
 
     def hold(self, row):
-        """Whether caches were met as the arrangement means: hits, pre-emptions."""
+        """(tokens that the last pass found in the cache, pre-emptions in all passes)"""
         with contextlib.ExitStack() as stack:
             arrangement = Arrangement(row, stack)
             passes = [arrangement.ask_all()]
@@ -259,8 +259,8 @@ class EqualityTest(unittest.TestCase):
         for number, streams in enumerate(passes, 1):
             wrong = [name for name, s in streams.items() if s.bytes() != self.want[name]]
             self.assertEqual(wrong, [], f"pass {number}")
-        summaries = [stream.summary for stream in passes[-1].values()]
-        return sum(s.cached_tokens for s in summaries), sum(s.preemptions for s in summaries)
+        cached = sum(stream.summary.cached_tokens for stream in passes[-1].values())
+        return cached, sum(s.summary.preemptions for streams in passes for s in streams.values())
 
     def test_every_stream_has_the_same_bytes_in_every_arrangement(self):
         chosen, total = arrangements()
@@ -275,8 +275,9 @@ class EqualityTest(unittest.TestCase):
                       flush=True)
                 if row["cache"] == "warm" and row["pool"] == "large":
                     self.assertGreater(cached, 0)
-                preempted += given_up if row["pool"] == "small" else 0
-        self.assertGreater(preempted, 0, "small pools made sequences give up their caches")
+                preempted += given_up
+        if len(chosen) >= len(pairwise.cover(FACTORS)):
+            self.assertGreater(preempted, 0, "small pools made sequences give up their caches")
 
     def test_the_requests_are_worth_comparing(self):
         """Every one has an answer or a prompt, and drawn ones differ by their seeds."""

@@ -114,7 +114,7 @@ def _logits():
     ]
     for i, mask in enumerate(masks):
         yield f"mask {i}", ids_request(
-            [54, 71, 78, 347], 16, sampling=sampled(420 + i, **mask), output=LOGPROBS
+            [54, 71, 78, 347], 140, sampling=sampled(420 + i, **mask), output=LOGPROBS
         )
 
 
