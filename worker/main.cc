@@ -1,5 +1,5 @@
 // phalanx-worker: one rank. The composition root, and the only file that names
-// a concrete backend or collective.
+// a concrete backend.
 
 #include <google/protobuf/stubs/logging.h>
 #include <grpc/grpc.h>
@@ -30,8 +30,6 @@
 #include "kernels/cuda_plugin/plugin_loader.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/digest.h"
-#include "worker/collective/local.h"
-#include "worker/collective/shm.h"
 #include "worker/config.h"
 #include "worker/cpu_share.h"
 #include "worker/diagnostics.h"
@@ -39,6 +37,7 @@
 #include "worker/group/heartbeat.h"
 #include "worker/group/rank_service.h"
 #include "worker/group/rank_stub.h"
+#include "worker/host_collectives.h"
 #include "worker/loaded_rank.h"
 #include "worker/metrics/rank_metrics.h"
 #include "worker/model_facts.h"
@@ -50,46 +49,6 @@
 
 namespace phalanx {
 namespace {
-
-// How long the ranks of a new epoch wait for each other.
-constexpr double kMeetSeconds = 10;
-
-// Processes of this host, through shared memory; a group of one needs none.
-class HostCollectives final : public CollectiveFactory {
- public:
-  HostCollectives(int rank, int size, bool spin, RankMetrics& metrics)
-      : rank_(rank), size_(size), spin_(spin), metrics_(metrics) {}
-
-  // The slots of one rank in the shared segment.
-  static int64_t BytesPerRank(int size) {
-    return size == 1 ? 0 : 2 * ShmConfig().slot_bytes;
-  }
-
-  std::string transport() const override { return "shm"; }
-  std::string NewId(uint64_t epoch) override { return NewShmName(epoch); }
-
-  absl::StatusOr<std::unique_ptr<Collective>> Join(
-      uint64_t epoch, const std::string& unique_id,
-      const std::function<absl::Status()>& called_off) override {
-    if (size_ == 1) return std::move(CreateLocalGroup(1).front());
-    ShmConfig config;
-    config.name = unique_id;
-    config.rank = rank_;
-    config.size = size_;
-    config.epoch = epoch;
-    config.spin = spin_;
-    config.timeout_seconds = kMeetSeconds;
-    config.called_off = called_off;
-    ASSIGN_OR_RETURN(std::unique_ptr<Collective> joined, JoinShmGroup(config));
-    return metrics_.Watch(std::move(joined));
-  }
-
- private:
-  const int rank_;
-  const int size_;
-  const bool spin_;
-  RankMetrics& metrics_;
-};
 
 // What a rank knows before it has a server: who it is.
 struct Prepared {

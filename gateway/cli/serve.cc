@@ -397,7 +397,7 @@ void AddServeFlags(CLI::App& verb, ServeOptions& o) {
                 "Allow addresses that other hosts can reach, without TLS");
   verb.footer(
       "Prints one line, `ready address=... `, once every rank has generated a "
-      "token.\nCtrl-C lets running requests finish, a second one does not; "
+      "token.\nCtrl-C lets running requests finish, a second one does not.\n"
       "Ctrl-\\ makes every process write a line of diagnostics.\n"
       "Examples:\n"
       "  phalanx serve --tp-size 2\n"
