@@ -87,7 +87,7 @@ void Generation::Start() {
 }
 
 void Generation::OnWriteDone(bool ok) {
-  if (!ok) EndEarly(CancelledBy("DISCONNECTED", "the client went away"));
+  if (!ok) OnCancel();  // A write may be the first to know.
   ToDo todo;
   {
     MutexLock lock(mutex_);

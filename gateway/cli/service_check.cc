@@ -96,6 +96,16 @@ v1::GenerateRequest Request(const Connection& c, int64_t max_tokens) {
   return request;
 }
 
+// A stream waits for a group that is lost to come back, so that time may run
+// out before anybody has said what is wrong; health knows by then.
+absl::Status GenerationError(Connection& c, const absl::Status& status) {
+  std::string what = Describe(status);
+  if (absl::IsDeadlineExceeded(status))
+    if (const auto health = CheckHealth(c); !health.ok())
+      absl::StrAppend(&what, "; by now ", health.status().message());
+  return absl::Status(status.code(), what);
+}
+
 absl::StatusOr<std::string> CheckGeneration(Connection& c) {
   grpc::ClientContext ask_context;
   SetDeadline(c, ask_context);
@@ -115,7 +125,7 @@ absl::StatusOr<std::string> CheckGeneration(Connection& c) {
     if (event.has_summary()) summary = event.summary();
   }
   status = FromGrpc(stream->Finish());
-  if (!status.ok()) return absl::Status(status.code(), Describe(status));
+  if (!status.ok()) return GenerationError(c, status);
   if (tokens != kAnswerTokens || !summary)
     return absl::InternalError(absl::StrCat(
         "the answer has ", tokens, " tokens and ", summary ? "a" : "no",
