@@ -20,8 +20,8 @@ esac
 
 # A sanitizer's build begins only this early, and is given up this late, so
 # that the whole stays below 40 minutes on 2 cores.
-LATEST_START_SECONDS=1620
-LATEST_END_SECONDS=1860
+LATEST_START_SECONDS=1680
+LATEST_END_SECONDS=1950
 
 # How long each fuzz target runs.
 FUZZ_SECONDS=20
