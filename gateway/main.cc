@@ -19,6 +19,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/allocator.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/mutex.h"
@@ -244,6 +245,7 @@ absl::Status Serve(GatewayConfig& config, StopCount& stop,
 }
 
 int Main(int argc, char** argv) {
+  LimitAllocatorArenas();
   // First, since gRPC makes threads as soon as it is up.
   StopCount stop;
   Diagnostics diagnostics;

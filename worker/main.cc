@@ -19,6 +19,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/allocator.h"
 #include "common/available_memory.h"
 #include "common/clock.h"
 #include "common/log.h"
@@ -418,6 +419,7 @@ absl::Status RunFollower(Prepared& p, const WorkerConfig& flags,
 }
 
 int Main(int argc, char** argv) {
+  LimitAllocatorArenas();
   if (argc > 1 && absl::string_view(argv[1]) == "plan")
     return RunPlanCommand(argc - 1, argv + 1);
   // Debian's Abseil aborts on a lock inversion seen once, gRPC's own included.
