@@ -23,7 +23,7 @@ using jinja::Value;
 constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 
 // Names that a request's extra variables may not take.
-constexpr std::array<absl::string_view, 6> kReserved = {
+constexpr std::array<const char*, 6> kReserved = {
     "messages",        "tools",
     "documents",       "add_generation_prompt",
     "enable_thinking", kAdditionalSpecialTokens};
