@@ -27,7 +27,8 @@ Choice::Choice(const PreparedRequest& request, const Tokenizer* tokenizer,
     : request_(request), index_(index), text_(request, tokenizer) {}
 
 std::vector<v1::Delta> Choice::Restore(
-    const SentPart& sent, std::optional<std::span<const int32_t>> emitted) {
+    const SentPart& sent, std::optional<std::span<const int32_t>> emitted,
+    const TextBytes* seen) {
   before_ = owed_ = sent_ = sent;
   if (!emitted.has_value()) return {};
   google::protobuf::RepeatedPtrField<v1::WorkerToken> tokens;
@@ -37,9 +38,11 @@ std::vector<v1::Delta> Choice::Restore(
   restored_tokens_ = text_.tokens();
   restored_reasoning_tokens_ = text_.reasoning_tokens();
   // A token that is older than the ids does not know how much text came with
-  // them: all that they give.
+  // them: what the client says, or all that they give.
   const auto count = static_cast<int64_t>(emitted->size());
-  if (count != sent.tokens) {
+  if (seen != nullptr) {
+    before_.text_bytes = *seen;
+  } else if (count != sent.tokens) {
     before_.text_bytes = {};
     for (const v1::Delta& delta : deltas)
       before_.text_bytes[ChannelOf(delta)] +=

@@ -27,9 +27,11 @@ class Choice {
   // Its client has a part of it from another stream: that part is withheld.
   // With `emitted`, the ids that it has, they need not be computed again; else
   // they come from Push. The deltas hold what these ids give and the client has
-  // not. Called once, first.
+  // not: of their text, it has `seen`, or where that is null all. Called once,
+  // first.
   std::vector<v1::Delta> Restore(
-      const SentPart& sent, std::optional<std::span<const int32_t>> emitted);
+      const SentPart& sent, std::optional<std::span<const int32_t>> emitted,
+      const TextBytes* seen = nullptr);
 
   // The next tokens. After a stop string nothing is taken.
   std::vector<v1::Delta> Push(

@@ -65,7 +65,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* Generation::Begin(
 }
 
 void Generation::Start() {
-  ToDo todo;
+  Errands errands;
   {
     // Held while the registry learns of the stream, so that no Cancel comes
     // before all is in place.
@@ -77,18 +77,18 @@ void Generation::Start() {
     if (registered_) {
       tally_.Begin();
       RestoreChoices();
-      GoOn(todo);
+      GoOn(errands);
     } else {
-      End(std::move(entered), todo);
+      End(std::move(entered), errands);
     }
-    todo.action = Next();
+    errands.action = Next();
   }
-  Do(todo);
+  Do(errands);
 }
 
 void Generation::OnWriteDone(bool ok) {
   if (!ok) OnCancel();  // A write may be the first to know.
-  ToDo todo;
+  Errands errands;
   {
     MutexLock lock(mutex_);
     writing_ = false;
@@ -96,10 +96,10 @@ void Generation::OnWriteDone(bool ok) {
       tally_.Buffered(-queue_.bytes());
       queue_.Clear();
     }
-    if (queue_.size() < kMaxQueued / 2) ResumeLegs(todo);
-    todo.action = Next();
+    if (queue_.size() < kMaxQueued / 2) ResumeLegs(errands);
+    errands.action = Next();
   }
-  Do(todo);
+  Do(errands);
 }
 
 void Generation::OnCancel() {
@@ -137,30 +137,34 @@ bool Generation::EndForDrain() {
 
 // False if it has ended already.
 bool Generation::EndEarly(absl::Status status) {
-  ToDo todo;
+  Errands errands;
   {
     MutexLock lock(mutex_);
     if (end_.has_value()) return false;
     tally_.Dropped();
-    End(std::move(status), todo);
+    End(std::move(status), errands);
     tally_.Buffered(-queue_.bytes());
     queue_.Clear();
-    todo.action = Next();
+    errands.action = Next();
   }
-  Do(todo);
+  Do(errands);
   return true;
 }
 
 // What waits for the client is still delivered before it; workers have nothing
 // left to do.
-void Generation::End(absl::Status status, ToDo& todo) {
-  if (!status.ok()) outcome_ = OutcomeOf(status);
+void Generation::End(absl::Status status, Errands& errands) {
+  // A stream that a drain hands over was not turned away: it lost its place.
+  if (!status.ok())
+    outcome_ = ReasonOf(status).word == "DRAINING" ? RequestOutcome::kGroupLost
+                                                   : OutcomeOf(status);
   end_ = std::move(status);
   tally_.End(outcome_, *end_);
   LogEnd();
   for (const Slot& slot : slots_)
-    if (slot.leg != nullptr && !slot.finished) todo.cancel.push_back(slot.leg);
-  ResumeLegs(todo);
+    if (slot.leg != nullptr && !slot.finished)
+      errands.cancel.push_back(slot.leg);
+  ResumeLegs(errands);
 }
 
 void Generation::LogEnd() {
@@ -180,13 +184,13 @@ void Generation::LogEnd() {
            {"resumes", resumes_}});
 }
 
-void Generation::ResumeLegs(ToDo& todo) {
+void Generation::ResumeLegs(Errands& errands) {
   if (!std::exchange(paused_, false)) return;
   tally_.Resumed();
   for (const Slot& slot : slots_) {
     if (slot.leg == nullptr || !std::exchange(slot.leg->paused, false))
       continue;
-    todo.resume.push_back(slot.leg);
+    errands.resume.push_back(slot.leg);
   }
 }
 
@@ -237,16 +241,16 @@ Generation::Action Generation::Next() {
 
 // Outside the lock, since gRPC may call back from in here; the client's call
 // last, since its end may be this object's.
-void Generation::Do(const ToDo& todo) {
-  for (const std::shared_ptr<Leg>& leg : todo.start)
+void Generation::Do(const Errands& errands) {
+  for (const std::shared_ptr<Leg>& leg : errands.start)
     leg->stream.Start(leg->group.leader(), std::move(leg->request));
-  for (const std::shared_ptr<Leg>& leg : todo.cancel) leg->stream.Cancel();
-  for (const std::shared_ptr<Leg>& leg : todo.resume) leg->stream.Resume();
-  if (todo.look_again_seconds > 0)
-    CallLater(todo.look_again_seconds, [weak = weak_from_this()] {
+  for (const std::shared_ptr<Leg>& leg : errands.cancel) leg->stream.Cancel();
+  for (const std::shared_ptr<Leg>& leg : errands.resume) leg->stream.Resume();
+  if (errands.look_again_seconds > 0)
+    CallLater(errands.look_again_seconds, [weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->OnLookAgain();
     });
-  switch (todo.action) {
+  switch (errands.action) {
     case Action::kNone:
       return;
     case Action::kWrite:
@@ -259,16 +263,16 @@ void Generation::Do(const ToDo& todo) {
 }
 
 void Generation::OnDone() {
-  ToDo todo;
+  Errands errands;
   {
     // A worker that never ends a stream which it has finished must not keep it.
     MutexLock lock(mutex_);
     for (const Slot& slot : slots_)
-      if (slot.leg != nullptr) todo.cancel.push_back(slot.leg);
-    ResumeLegs(todo);
+      if (slot.leg != nullptr) errands.cancel.push_back(slot.leg);
+    ResumeLegs(errands);
   }
-  Do(todo);
-  todo = {};
+  Do(errands);
+  errands = {};
   Leave();
 }
 

@@ -39,7 +39,7 @@ namespace phalanx {
 // object owns itself until all have ended; the only others that ever share it
 // are a call of Cancel, a router's news or a timer under way. gRPC may run
 // callbacks inside any call to it, so none is made under the lock: what is to
-// be done is gathered in a ToDo. A slow client holds back reading from the
+// be done is gathered in a Errands. A slow client holds back reading from the
 // workers once kMaxQueued events wait; nobody else is slowed. Place and request
 // id are free again before the client can know of the end.
 //
@@ -76,6 +76,7 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
     std::optional<ResumePoint> point;
     // ...whose client has these ids, by choice; empty: it did not say.
     std::vector<std::vector<int32_t>> emitted;
+    std::vector<TextBytes> seen_text;  // By choice; empty: not said.
   };
 
   // Use Begin.
@@ -136,7 +137,7 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   enum class Action { kNone, kWrite, kFinish };
 
   // Decided under the lock, done outside.
-  struct ToDo {
+  struct Errands {
     Legs start;
     Legs cancel;
     Legs resume;
@@ -155,17 +156,17 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
 
   // Life: generation.cc.
   void Start();
-  void End(absl::Status status, ToDo& todo)
+  void End(absl::Status status, Errands& errands)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool EndEarly(absl::Status status);
   void LogEnd() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status GoneError() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ResumeLegs(ToDo& todo) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ResumeLegs(Errands& errands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Token() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WithToken(const absl::Status& status) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Action Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Do(const ToDo& todo);
+  void Do(const Errands& errands);
   void Leave();
 
   // What clients see: generation_events.cc.
@@ -183,24 +184,25 @@ class Generation final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
   int64_t PlacesOf(const Slot& slot) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CountTokens() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void FinishChoice(Slot& slot, const v1::WorkerFinished& why, ToDo& todo)
+  void FinishChoice(Slot& slot, const v1::WorkerFinished& why, Errands& errands)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Take(Leg& leg, Slot& slot, const v1::WorkerGenerateEvent& event,
-            ToDo& todo) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+            Errands& errands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TakeFirst(Leg& leg, const Slot& slot,
                  const v1::WorkerGenerateEvent& event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Where choices run: generation_route.cc.
   void Lose(Leg& leg, Slot& slot, Loss loss, const absl::Status& status,
-            ToDo& todo) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void GiveUp(ResumeResult result, ToDo& todo)
+            Errands& errands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void GiveUp(ResumeResult result, Errands& errands)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MayBegin(const Slot& slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void GoOn(ToDo& todo) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool FindRoute(ToDo& todo) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void GoOn(Errands& errands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool FindRoute(Errands& errands) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Settle(Router::Route route) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void BeginLeg(size_t index, ToDo& todo) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void BeginLeg(size_t index, Errands& errands)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::WorkerGenerateRequest RequestOf(const Slot& slot, size_t index) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

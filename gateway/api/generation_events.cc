@@ -65,9 +65,11 @@ void Generation::RestoreChoices() {
     for (size_t i = 0; i < slots_.size(); ++i) {
       std::optional<std::span<const int32_t>> emitted;
       if (!origin_.emitted.empty()) emitted = origin_.emitted[i];
+      const TextBytes* const seen =
+          origin_.seen_text.empty() ? nullptr : &origin_.seen_text[i];
       prompt_sent_ = prompt_sent_ || (emitted.has_value() && !emitted->empty());
       for (v1::Delta& delta :
-           slots_[i].choice.Restore(point.choices[i], emitted))
+           slots_[i].choice.Restore(point.choices[i], emitted, seen))
         deltas.push_back(std::move(delta));
     }
   }
@@ -89,7 +91,7 @@ int64_t Generation::PlacesOf(const Slot& slot) const {
 }
 
 bool Generation::OnWorkerEvent(Leg& leg, const v1::WorkerGenerateEvent& event) {
-  ToDo todo;
+  Errands errands;
   bool read_on;
   {
     MutexLock lock(mutex_);
@@ -97,8 +99,8 @@ bool Generation::OnWorkerEvent(Leg& leg, const v1::WorkerGenerateEvent& event) {
     if (end_.has_value() || slot.finished)
       tally_.Late(event.tokens_size());
     else
-      Take(leg, slot, event, todo);
-    todo.action = Next();
+      Take(leg, slot, event, errands);
+    errands.action = Next();
     read_on = queue_.size() < kMaxQueued || end_.has_value() || slot.finished;
     if (!read_on) {
       leg.stream.Pause();
@@ -107,12 +109,12 @@ bool Generation::OnWorkerEvent(Leg& leg, const v1::WorkerGenerateEvent& event) {
     }
   }
   // The worker's call is open until OnWorkerEnd, so this object lives.
-  Do(todo);
+  Do(errands);
   return read_on;
 }
 
 void Generation::Take(Leg& leg, Slot& slot,
-                      const v1::WorkerGenerateEvent& event, ToDo& todo) {
+                      const v1::WorkerGenerateEvent& event, Errands& errands) {
   if (!std::exchange(leg.heard, true)) TakeFirst(leg, slot, event);
   if (event.preemptions() > 0) {
     preemptions_ += event.preemptions();
@@ -124,7 +126,7 @@ void Generation::Take(Leg& leg, Slot& slot,
   if (event.on_trial()) slot.trial.on_trial = true;
   if (leg.choice == 0 && !prompt_done_) {
     GatherPrompt(event);
-    if (prompt_done_) GoOn(todo);
+    if (prompt_done_) GoOn(errands);
   }
   std::vector<v1::Delta> deltas = slot.choice.Push(event.tokens());
   if (event.tokens_size() > 0) {
@@ -133,10 +135,10 @@ void Generation::Take(Leg& leg, Slot& slot,
   }
   PushDeltas(std::move(deltas));
   if (event.has_finished())
-    FinishChoice(slot, event.finished(), todo);
+    FinishChoice(slot, event.finished(), errands);
   else if (slot.choice.stopped()) {
-    todo.cancel.push_back(slot.leg);
-    FinishChoice(slot, v1::WorkerFinished(), todo);
+    errands.cancel.push_back(slot.leg);
+    FinishChoice(slot, v1::WorkerFinished(), errands);
   }
 }
 
@@ -184,7 +186,7 @@ void Generation::CountTokens() {
 }
 
 void Generation::FinishChoice(Slot& slot, const v1::WorkerFinished& why,
-                              ToDo& todo) {
+                              Errands& errands) {
   slot.finished = true;
   slot.waiting = false;
   Choice::Ending ending = slot.choice.End(why);
@@ -197,7 +199,7 @@ void Generation::FinishChoice(Slot& slot, const v1::WorkerFinished& why,
                    [](const Slot& one) { return one.finished; }))
     return;
   PushSummary();
-  End(absl::OkStatus(), todo);
+  End(absl::OkStatus(), errands);
 }
 
 void Generation::PushSummary() {

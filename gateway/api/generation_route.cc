@@ -14,7 +14,7 @@ namespace phalanx {
 
 void Generation::OnWorkerEnd(Leg& leg, const absl::Status& status) {
   const Loss loss = LossOf(status, /*resumed=*/leg.route > 1);
-  ToDo todo;
+  Errands errands;
   std::shared_ptr<Leg> ended;
   {
     MutexLock lock(mutex_);
@@ -26,23 +26,23 @@ void Generation::OnWorkerEnd(Leg& leg, const absl::Status& status) {
       if (status.ok())
         End(ReasonedError(absl::StatusCode::kInternal, "BUG",
                           "the worker ended without a finish"),
-            todo);
+            errands);
       else if (loss == Loss::kNone)
-        End(status, todo);
+        End(status, errands);
       else
-        Lose(leg, slot, loss, status, todo);
+        Lose(leg, slot, loss, status, errands);
     }
-    todo.action = Next();
+    errands.action = Next();
   }
-  Do(todo);
+  Do(errands);
   // Before this object may go: whoever waits for that may close the channel.
-  todo = {};
+  errands = {};
   ended.reset();
   Leave();
 }
 
 void Generation::Lose(Leg& leg, Slot& slot, Loss loss,
-                      const absl::Status& status, ToDo& todo) {
+                      const absl::Status& status, Errands& errands) {
   leg.group.Refresh();  // First, so that the router looks for another one.
   Reason reason = ReasonOf(status);
   lost_ = ReasonedError(
@@ -67,45 +67,45 @@ void Generation::Lose(Leg& leg, Slot& slot, Loss loss,
   if (verdict == Replay::Verdict::kPoison)
     return End(ReasonedError(
                    absl::StatusCode::kInternal, "POISON",
-                   absl::StrCat("the group died ", Replay::kMaxTrialsLost,
-                                " times while this request ran alone in it")),
-               todo);
+                   "the group died twice: with this request among others, and "
+                   "with it alone"),
+               errands);
   if (verdict == Replay::Verdict::kExhausted)
-    return GiveUp(ResumeResult::kExhausted, todo);
+    return GiveUp(ResumeResult::kExhausted, errands);
   if (leg.choice == 0) prompt_.Clear();
   if (leg.route == routes_ && route_.has_value()) {
     replay_.Leave(leg.group.name(), leg.epoch, shared_.clock.now_seconds());
     route_.reset();
   }
   slot.waiting = true;
-  GoOn(todo);
+  GoOn(errands);
 }
 
-void Generation::GiveUp(ResumeResult result, ToDo& todo) {
+void Generation::GiveUp(ResumeResult result, Errands& errands) {
   shared_.observer.OnResume(result);
-  End(lost_, todo);
+  End(lost_, errands);
 }
 
 void Generation::OnGroupsChanged() {
-  ToDo todo;
+  Errands errands;
   {
     MutexLock lock(mutex_);
     awaiting_ = false;
-    GoOn(todo);
-    todo.action = Next();
+    GoOn(errands);
+    errands.action = Next();
   }
-  Do(todo);
+  Do(errands);
 }
 
 void Generation::OnLookAgain() {
-  ToDo todo;
+  Errands errands;
   {
     MutexLock lock(mutex_);
     looking_again_ = false;
-    GoOn(todo);
-    todo.action = Next();
+    GoOn(errands);
+    errands.action = Next();
   }
-  Do(todo);
+  Do(errands);
 }
 
 // The others come when the prompt's log-probabilities are known, which one
@@ -115,25 +115,25 @@ bool Generation::MayBegin(const Slot& slot) const {
 }
 
 // Whatever waits gets a leg, or ends if it needs none.
-void Generation::GoOn(ToDo& todo) {
+void Generation::GoOn(Errands& errands) {
   for (Slot& slot : slots_) {
     if (end_.has_value() || !slot.waiting || !prompt_done_) continue;
     if (const auto whole = slot.choice.Whole())
-      FinishChoice(slot, *whole, todo);
+      FinishChoice(slot, *whole, errands);
   }
   const auto may_begin =
       [this](const Slot& slot)
           ABSL_NO_THREAD_SAFETY_ANALYSIS { return MayBegin(slot); };
   if (end_.has_value() ||
       std::none_of(slots_.begin(), slots_.end(), may_begin) ||
-      (!route_.has_value() && !FindRoute(todo)))
+      (!route_.has_value() && !FindRoute(errands)))
     return;
   for (size_t i = 0; i < slots_.size(); ++i)
-    if (MayBegin(slots_[i])) BeginLeg(i, todo);
+    if (MayBegin(slots_[i])) BeginLeg(i, errands);
 }
 
 // False: there is none yet, and this will be called again.
-bool Generation::FindRoute(ToDo& todo) {
+bool Generation::FindRoute(Errands& errands) {
   if (!std::exchange(awaiting_, true))
     shared_.router.Await(
         std::static_pointer_cast<Router::Waiter>(shared_from_this()));
@@ -157,15 +157,15 @@ bool Generation::FindRoute(ToDo& todo) {
     v1::WorkerFinished why;
     why.set_reason(v1::WorkerFinished::TIME_LIMIT);
     for (Slot& slot : slots_)
-      if (slot.waiting) FinishChoice(slot, why, todo);
+      if (slot.waiting) FinishChoice(slot, why, errands);
     return false;
   }
   if (replay_.WaitedTooLong(now)) {
-    GiveUp(ResumeResult::kRefused, todo);
+    GiveUp(ResumeResult::kRefused, errands);
     return false;
   }
   if (!std::exchange(looking_again_, true))
-    todo.look_again_seconds = replay_.NextLook(now);
+    errands.look_again_seconds = replay_.NextLook(now);
   return false;
 }
 
@@ -191,7 +191,7 @@ void Generation::Settle(Router::Route route) {
   replay_.Arrived();
 }
 
-void Generation::BeginLeg(size_t index, ToDo& todo) {
+void Generation::BeginLeg(size_t index, Errands& errands) {
   Slot& slot = slots_[index];
   auto leg = std::make_shared<Leg>(*this, index, *route_);
   leg->route = routes_;
@@ -201,7 +201,7 @@ void Generation::BeginLeg(size_t index, ToDo& todo) {
   slot.leg = leg;
   slot.waiting = false;
   ++calls_open_;
-  todo.start.push_back(std::move(leg));
+  errands.start.push_back(std::move(leg));
 }
 
 v1::WorkerGenerateRequest Generation::RequestOf(const Slot& slot,

@@ -68,6 +68,17 @@ absl::Status CheckOrigin(const PreparedRequest& prepared,
   const size_t n = prepared.n;
   if (origin.point->choices.size() != n)
     return BadResumeToken("is of another number of choices");
+  if (!origin.seen_text.empty() &&
+      origin.seen_text.size() != origin.emitted.size())
+    return BadField("seen_text",
+                    absl::StrCat("has ", origin.seen_text.size(),
+                                 " entries; must be 0 or as many as emitted, ",
+                                 origin.emitted.size()));
+  for (size_t i = 0; i < origin.seen_text.size(); ++i)
+    for (const int64_t bytes : origin.seen_text[i])
+      if (bytes < 0)
+        return BadField(absl::StrCat("seen_text[", i, "]"),
+                        absl::StrCat("holds ", bytes, "; must be at least 0"));
   if (origin.emitted.empty()) return absl::OkStatus();
   if (origin.emitted.size() != n)
     return BadField("emitted",
@@ -124,6 +135,11 @@ absl::StatusOr<PreparedRequest> InferenceService::AcceptResumed(
   std::vector<std::vector<int32_t>>& emitted = incoming.origin.emitted;
   for (const v1::TokenIds& ids : request.emitted())
     emitted.emplace_back(ids.ids().begin(), ids.ids().end());
+  for (const v1::SeenText& seen : request.seen_text()) {
+    TextBytes& bytes = incoming.origin.seen_text.emplace_back();
+    bytes[v1::CHANNEL_CONTENT - v1::CHANNEL_CONTENT] = seen.content_bytes();
+    bytes[v1::CHANNEL_REASONING - v1::CHANNEL_CONTENT] = seen.reasoning_bytes();
+  }
   const auto go_on = [&](auto& original) -> absl::StatusOr<PreparedRequest> {
     incoming.origin.request_digest = DigestOf(original);
     if (incoming.origin.request_digest != point.request_digest)

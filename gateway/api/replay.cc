@@ -44,8 +44,7 @@ Replay::Verdict Replay::OnLost(int64_t route, Loss loss, Trial& trial) {
   bool counts = loss == Loss::kSuspect;
   // A suspect whose turn has not come was in no step.
   if (counts && trial.suspect && !trial.on_trial) counts = false;
-  if (counts && trial.on_trial && ++trial.lost >= kMaxTrialsLost)
-    return Verdict::kPoison;
+  if (counts && trial.on_trial) return Verdict::kPoison;
   if (counts) trial.suspect = true;
   trial.on_trial = false;
   if (counts && !spent_) {

@@ -27,7 +27,6 @@ Loss LossOf(const absl::Status& worker_end, bool resumed);
 struct Trial {
   bool suspect = false;   // To be run alone at first.
   bool on_trial = false;  // It was, and no token has come since.
-  int lost = 0;           // Groups that it was on trial in as they died.
 
   // Suspicion ends with a token.
   void Acquit() { suspect = on_trial = false; }
@@ -48,15 +47,14 @@ class Replay {
   // Losses that cost nothing are bounded too, so that a stream ends whatever
   // workers say.
   static constexpr int64_t kMaxFreeLosses = 16;
-  // A choice that was alone in two groups as they died is what killed them.
-  static constexpr int kMaxTrialsLost = 2;
 
   enum class Verdict { kGoOn, kExhausted, kPoison };
 
   explicit Replay(const Limits& limits) : limits_(limits) {}
 
   // A choice lost the group of the stream's `route`-th place, of which all its
-  // choices count as one loss. Updates the choice's standing.
+  // choices count as one loss. Updates the choice's standing. One that was in a
+  // step that killed its group, and then alone in one that did, is poison.
   Verdict OnLost(int64_t route, Loss loss, Trial& trial);
 
   // The group is not to be taken in this epoch for a while; the wait for

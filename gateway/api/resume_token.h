@@ -15,12 +15,13 @@
 namespace phalanx {
 
 inline constexpr int kChannels = 3;  // inference.proto's, from CONTENT on.
+using TextBytes = std::array<int64_t, kChannels>;
 
 // How much of one choice its client was sent.
 struct SentPart {
   int64_t tokens = 0;      // Ids, or log-probabilities of as many.
   std::string ids_digest;  // IdsDigest of these; empty where tokens is 0.
-  std::array<int64_t, kChannels> text_bytes = {};
+  TextBytes text_bytes = {};
 
   bool operator==(const SentPart&) const = default;
 };

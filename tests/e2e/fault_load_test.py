@@ -85,8 +85,17 @@ class Stream:
         if not self._token:  # Nothing of it was accepted yet.
             call = inference.Chat if chat else inference.Generate
             return call(self._request, timeout=seconds)
+        answer = self.answer()
+        channels = stubs.inference.Channel
         request = stubs.inference.ResumeRequest(
-            token=self._token, emitted=[{"ids": self.answer().ids()}]
+            token=self._token,
+            emitted=[{"ids": answer.ids()}],
+            seen_text=[
+                {
+                    "content_bytes": len(answer.text(channels.CHANNEL_CONTENT).encode()),
+                    "reasoning_bytes": len(answer.text(channels.CHANNEL_REASONING).encode()),
+                }
+            ],
         )
         (request.chat if chat else request.generate).CopyFrom(self._request)
         return inference.Resume(request, timeout=seconds)

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,29 @@ namespace {
 // Reasoning, code points of several bytes, a stop string that is held back.
 const std::vector<int32_t> kAnswer =
     BytesOf("m\u00e9m</think>\n\no\u20ack STO STOP and more");
+
+std::vector<int32_t> IdsIn(const std::vector<v1::Delta>& deltas) {
+  std::vector<int32_t> ids;
+  for (const v1::Delta& delta : deltas)
+    ids.insert(ids.end(), delta.token_ids().begin(), delta.token_ids().end());
+  return ids;
+}
+
+// By channel.
+std::array<std::string, kChannels> TextsOf(
+    const std::vector<v1::Delta>& deltas) {
+  std::array<std::string, kChannels> texts;
+  for (const v1::Delta& delta : deltas)
+    texts[delta.channel() - v1::CHANNEL_CONTENT] += delta.text();
+  return texts;
+}
+
+TextBytes BytesIn(const std::vector<v1::Delta>& deltas) {
+  TextBytes bytes = {};
+  for (int channel = 0; channel < kChannels; ++channel)
+    bytes[channel] = static_cast<int64_t>(TextsOf(deltas)[channel].size());
+  return bytes;
+}
 
 class ChoiceTest : public testing::Test {
  protected:
@@ -46,6 +70,18 @@ class ChoiceTest : public testing::Test {
     Run(choice, 0, kAnswer.size(), received);
     Take(choice.End({}).deltas, choice, received);
     return received;
+  }
+
+  // All deltas of an answer, those that were held back included.
+  std::vector<v1::Delta> DeltasOf(const std::vector<int32_t>& answer) {
+    Choice choice = Make();
+    std::vector<v1::Delta> all;
+    const auto add = [&](const std::vector<v1::Delta>& deltas) {
+      all.insert(all.end(), deltas.begin(), deltas.end());
+    };
+    for (const int32_t id : answer) add(choice.Push(TokensOf({id})));
+    add(choice.End({}).deltas);
+    return all;
   }
 
   const std::unique_ptr<Tokenizer> tokenizer_ = MakeSmallTokenizer();
@@ -104,6 +140,30 @@ TEST_F(ChoiceTest, RestoredFromMoreIdsThanItsTokenKnowsOf) {
     if (!second.stopped()) Run(second, cut, kAnswer.size(), received);
     Take(second.End({}).deltas, second, received);
     EXPECT_EQ(received.choices, whole.choices) << "cut at " << cut;
+  }
+}
+
+// A gateway may be lost between any two events: of one token, too, and between
+// the last text, here the beginning of a stop string, and Finished.
+TEST_F(ChoiceTest, RestoredFromIdsAndTextAtEveryEventGivesTheRest) {
+  for (const std::string text : {"mm</think>\n\nok STO", "mm ST"}) {
+    const std::vector<int32_t> answer = BytesOf(text);
+    const std::vector<v1::Delta> deltas = DeltasOf(answer);
+    for (size_t cut = 0; cut <= deltas.size(); ++cut) {
+      std::vector<v1::Delta> had(deltas.begin(), deltas.begin() + cut);
+      const std::vector<int32_t> emitted = IdsIn(had);
+      const TextBytes seen = BytesIn(had);
+      Choice second = Make();
+      const auto add = [&](const std::vector<v1::Delta>& more) {
+        had.insert(had.end(), more.begin(), more.end());
+      };
+      add(second.Restore(SentPart(), emitted, &seen));
+      for (size_t i = emitted.size(); i < answer.size(); ++i)
+        add(second.Push(TokensOf({answer[i]})));
+      add(second.End({}).deltas);
+      EXPECT_EQ(TextsOf(had), TextsOf(deltas)) << text << " cut at " << cut;
+      EXPECT_EQ(IdsIn(had), answer);
+    }
   }
 }
 

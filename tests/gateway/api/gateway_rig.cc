@@ -56,7 +56,7 @@ GatewayRig::GatewayRig(const v1::WorkerStatus& status, int64_t max_requests,
         if (ready || !can_be_ready) seen_.Set();
       });
   service_ = std::make_unique<InferenceService>(
-      text_, admission_, active_, *router_, clock_, std::nullopt, nullptr,
+      text_, admission_, active_, *router_, clock_, std::nullopt, &recorder_,
       Resuming{.limits = limits, .key = ResumeKey::Of(std::string(32, 'k'))});
   grpc::ServerBuilder builder;
   builder.RegisterService(service_.get());

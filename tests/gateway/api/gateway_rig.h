@@ -16,6 +16,7 @@
 #include "gateway/admission/admission.h"
 #include "gateway/api/active_requests.h"
 #include "gateway/api/inference_service.h"
+#include "gateway/api/request_observer.h"
 #include "gateway/router/router.h"
 #include "inference.grpc.pb.h"
 #include "tests/gateway/router/fake_worker.h"
@@ -60,6 +61,23 @@ std::vector<int32_t> IdsOf(const std::vector<v1::GenerateEvent>& events);
 // tried again, and one of other numerics at once.
 Replay::Limits RigLimits(double wait_seconds = 60);
 
+// How requests ended, in order.
+class OutcomeRecorder final : public RequestObserver {
+ public:
+  void OnEnd(const RequestEnd& end) override {
+    MutexLock lock(mutex_);
+    outcomes_.push_back(end.outcome);
+  }
+  std::vector<RequestOutcome> outcomes() {
+    MutexLock lock(mutex_);
+    return outcomes_;
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<RequestOutcome> outcomes_ ABSL_GUARDED_BY(mutex_);
+};
+
 class GatewayRig {
  public:
   // The worker starts with this status; the group is watched. All rigs
@@ -71,6 +89,7 @@ class GatewayRig {
   FakeWorker& worker() { return *worker_; }
   v1::Inference::Stub& stub() { return *stub_; }
   Admission& admission() { return admission_; }
+  std::vector<RequestOutcome> outcomes() { return recorder_.outcomes(); }
   ActiveRequests& active() { return active_; }
   // The worker's process dies and another one takes its place, with this
   // status and the same script.
@@ -93,6 +112,7 @@ class GatewayRig {
   MonotonicClock clock_;
   Admission admission_;
   ActiveRequests active_;
+  OutcomeRecorder recorder_;
   std::unique_ptr<FakeWorker> worker_;
   std::unique_ptr<Router> router_;
   std::unique_ptr<InferenceService> service_;

@@ -224,7 +224,7 @@ TEST_F(GenerationRouteTest, ASuspectThatGotATokenIsOrdinaryAgain) {
   EXPECT_FALSE(requests()[2].suspect());
 }
 
-TEST_F(GenerationRouteTest, APoisonousRequestEndsAtItsSecondTrial) {
+TEST_F(GenerationRouteTest, APoisonousRequestEndsAtItsTrial) {
   Script([&](int count, const auto&, auto& writer) {
     if (count > 0) {
       v1::WorkerGenerateEvent trial;
@@ -237,7 +237,7 @@ TEST_F(GenerationRouteTest, APoisonousRequestEndsAtItsSecondTrial) {
   Run(RequestOf("me"));
   EXPECT_EQ(end_.code(), absl::StatusCode::kInternal);
   EXPECT_EQ(ReasonOf(end_).word, "POISON");
-  EXPECT_EQ(requests().size(), 3u);
+  EXPECT_EQ(requests().size(), 2u);
 }
 
 TEST_F(GenerationRouteTest, ThoseWhoWaitForTheirTrialSpendNothing) {

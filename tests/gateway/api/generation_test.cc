@@ -201,6 +201,7 @@ TEST_F(GenerationTest, ADrainHandsItsStreamsOverWithAToken) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(ReasonOf(status).word, "DRAINING");
   EXPECT_NE(ReasonOf(status).metadata["resume_token"], "");
+  EXPECT_THAT(rig_.outcomes(), ElementsAre(RequestOutcome::kGroupLost));
   worker_ended_.WaitFor(1);
 }
 

@@ -259,6 +259,23 @@ TEST_F(ResumeTest, RefusesIdsThatWereNotSent) {
                              HasSubstr("emitted has 1 lists; must be 0 or 2")));
 }
 
+TEST_F(ResumeTest, RefusesTextThatNoChoiceHas) {
+  Received received;
+  v1::ResumeRequest request = Resumption(Break(2, received));
+  Attach(received, request);
+  request.add_seen_text();
+  RunAll(second_, request);
+  EXPECT_THAT(end_,
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("seen_text has 1 entries; must be 0 or as "
+                                 "many as emitted, 2")));
+  request.add_seen_text()->set_reasoning_bytes(-1);
+  RunAll(second_, request);
+  EXPECT_THAT(end_, StatusIs(absl::StatusCode::kInvalidArgument,
+                             HasSubstr("seen_text[1] holds -1; must be at "
+                                       "least 0")));
+}
+
 TEST_F(ResumeTest, RefusesIdsThatNoTokenHas) {
   Received received;
   v1::ResumeRequest request = Resumption(Break(2, received));

@@ -114,12 +114,16 @@ TEST_F(ReplayTest, ASuspectThatWaitsForItsTrialIsInnocent) {
   EXPECT_TRUE(trial_.suspect);
 }
 
-TEST_F(ReplayTest, WhoIsAloneInTwoGroupsThatDieIsPoison) {
+TEST_F(ReplayTest, WhoKillsAGroupInCompanyAndThenAloneIsPoison) {
+  EXPECT_EQ(replay_.OnLost(1, Loss::kSuspect, trial_), Verdict::kGoOn);
+  trial_.on_trial = true;
+  EXPECT_EQ(replay_.OnLost(2, Loss::kSuspect, trial_), Verdict::kPoison);
+}
+
+TEST_F(ReplayTest, ALossThatTheWorkerSaysItHadNoPartInEndsNoTrial) {
   replay_.OnLost(1, Loss::kSuspect, trial_);
   trial_.on_trial = true;
-  EXPECT_EQ(replay_.OnLost(2, Loss::kSuspect, trial_), Verdict::kGoOn);
-  trial_.on_trial = true;
-  EXPECT_EQ(replay_.OnLost(3, Loss::kSuspect, trial_), Verdict::kPoison);
+  EXPECT_EQ(replay_.OnLost(2, Loss::kInnocent, trial_), Verdict::kGoOn);
 }
 
 TEST_F(ReplayTest, AnEpochThatWasLostIsLeftAloneForAWhile) {
