@@ -17,11 +17,11 @@ namespace phalanx {
 // One device: its memory, its operations, its threads. Made by a composition
 // root (worker/main.cc or a test), outlives everything that holds a Buffer.
 // Allocate comes from the thread that loads, the ops from the engine thread;
-// never two at once. PackWeight, StorePacked and ReadPacked are for any thread,
-// several at once and beside ops and Upload, as long as no two touch the same
-// matrix; they are done with host memory, and the matrix is there for ops, when
-// they return.
-// An op touches its matrices until a Synchronize after it.
+// never two at once. PackWeight, PackCodes, StorePacked and ReadPacked are for
+// any thread, several at once and beside ops and Upload, as long as no two
+// touch the same matrix; they are done with host memory, and the matrix is
+// there for ops, when they return. An op touches its matrices until a
+// Synchronize after it.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -62,14 +62,21 @@ class Backend {
   virtual void Upload(const void* host, Tensor device) = 0;
   virtual void Download(Tensor device, void* host) = 0;
 
-  // Room for `count` matrices [rows, cols]; cols is even.
+  // Room for shape.count matrices. UNIMPLEMENTED names `what` and a format that
+  // this backend has no products for.
   virtual absl::StatusOr<PackedWeight> AllocateWeight(
-      int64_t count, int64_t rows, int64_t cols, WeightLayout layout,
-      MemoryComponent component, absl::string_view what) = 0;
+      const WeightShape& shape, MemoryComponent component,
+      absl::string_view what) = 0;
 
-  // Fills matrix `index` from host rows: bf16 [rows, cols], row-major.
+  // Fills matrix `index` from host rows: bf16 [rows, cols], row-major. A weight
+  // of another format is quantised on the way, row by row (QuantiseWeightRow).
   virtual void PackWeight(const uint16_t* host, int64_t index,
                           PackedWeight& weight) = 0;
+
+  // The same from what QuantiseWeightRow gave, for a weight of that format:
+  // codes [rows, cols], a byte each, and scales [rows, groups].
+  virtual void PackCodes(const uint8_t* codes, const uint16_t* scales,
+                         int64_t index, PackedWeight& weight) = 0;
 
   // How weights lie in this backend's memory: equal strings promise that a
   // matrix which ReadPacked gave may be stored by StorePacked, in another

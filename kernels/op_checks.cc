@@ -49,6 +49,11 @@ int64_t ExpertsOf(const Routing& routing, int64_t matrices) {
   return routing.places.data == nullptr ? matrices : routing.places.dims[0];
 }
 
+// Groups of a quantised weight lie as the slices it was made for want them.
+bool MaySlice(const PackedWeight& w, int slices) {
+  return w.format == WeightFormat::kBf16 || w.slices == slices;
+}
+
 void CheckRouting(const Routing& routing, int64_t T, int64_t E) {
   CHECK(IsPacked(routing.expert, DType::kI32, {T, kAny}));
   const int64_t K = routing.expert.dims[1];
@@ -97,12 +102,14 @@ void CheckCopy(Tensor x, Tensor y) {
 void CheckMatMul(Tensor x, const PackedWeight& w, Tensor y, DType act) {
   CHECK(Is(x, act, {kAny, kAny}));
   CHECK(IsWeight(w, WeightLayout::kPlain, 1, x.dims[1]));
+  CHECK(MaySlice(w, 1));
   CHECK(IsActOrF32(y, act, {x.dims[0], w.rows}));
 }
 
 void CheckGateUp(Tensor x, const PackedWeight& w, Tensor y, DType act) {
   CHECK(Is(x, act, {kAny, kAny}));
   CHECK(IsWeight(w, WeightLayout::kGateUp, 1, x.dims[1]));
+  CHECK(MaySlice(w, 1));
   CHECK(Is(y, act, {x.dims[0], w.rows / 2}));
 }
 
@@ -110,7 +117,7 @@ void CheckMatMulSliced(Tensor x, const PackedWeight& w, int slices, Tensor y,
                        DType act) {
   CHECK(Is(x, act, {kAny, kAny}));
   CHECK(IsWeight(w, WeightLayout::kPlain, 1, x.dims[1]));
-  CHECK(CutsEvenly(w.cols, slices));
+  CHECK(CutsEvenly(w.cols, slices) && MaySlice(w, slices));
   CHECK(Is(y, DType::kF32, {x.dims[0], w.rows}));
 }
 
@@ -124,6 +131,7 @@ void CheckExpertsGateUp(Tensor x, const PackedWeight& w, const Routing& routing,
   CHECK(Is(x, act, {kAny, kAny}));
   CheckRouting(routing, x.dims[0], ExpertsOf(routing, w.count));
   CHECK(IsWeight(w, WeightLayout::kGateUp, w.count, x.dims[1]));
+  CHECK(MaySlice(w, 1));
   CHECK(Is(hidden, act, {x.dims[0] * routing.expert.dims[1], w.rows / 2}));
 }
 
@@ -138,8 +146,9 @@ void CheckExpertsDown(Tensor hidden, const PackedWeight& w,
   CHECK(IsWeight(w, WeightLayout::kPlain, w.count, hidden.dims[1]));
   CHECK(IsWeight(shared_w, WeightLayout::kPlain, 1, shared_hidden.dims[1]));
   CHECK(w.rows == shared_w.rows);
-  CHECK(CutsEvenly(w.cols, slices));
-  CHECK(CutsEvenly(shared_w.cols, slices));
+  CHECK(w.format == shared_w.format);
+  CHECK(CutsEvenly(w.cols, slices) && MaySlice(w, slices));
+  CHECK(CutsEvenly(shared_w.cols, slices) && MaySlice(shared_w, slices));
   CHECK(Is(shared_gate, act, {T, 1}));
   CHECK(Is(y, DType::kF32, {T, w.rows}));
 }
@@ -252,16 +261,24 @@ void CheckGatedDelta(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta,
   CHECK(Is(y, DType::kF32, {T, Nv, Dv}));
 }
 
-void CheckWeightShape(int64_t count, int64_t rows, int64_t cols,
-                      WeightLayout layout) {
-  CHECK(count >= 1 && rows >= 1 && cols >= 2);
-  CHECK(cols % 2 == 0);
-  CHECK(layout == WeightLayout::kPlain || rows % 2 == 0);
+void CheckWeightShape(const WeightShape& shape) {
+  CHECK(shape.count >= 1 && shape.rows >= 1 && shape.cols >= 2);
+  CHECK(shape.cols % 2 == 0);
+  CHECK(shape.layout == WeightLayout::kPlain || shape.rows % 2 == 0);
+  CHECK(shape.slices >= 1 && shape.cols % shape.slices == 0);
 }
 
 void CheckPackWeight(const uint16_t* host, int64_t index,
                      const PackedWeight& weight) {
   CHECK(host != nullptr);
+  CHECK(index >= 0 && index < weight.count);
+  CHECK(weight.storage.data() != nullptr);
+}
+
+void CheckPackCodes(const uint8_t* codes, const uint16_t* scales, int64_t index,
+                    const PackedWeight& weight) {
+  CHECK(codes != nullptr && scales != nullptr);
+  CHECK(weight.format != WeightFormat::kBf16);
   CHECK(index >= 0 && index < weight.count);
   CHECK(weight.storage.data() != nullptr);
 }

@@ -57,10 +57,11 @@ void CheckGatedDelta(Tensor q, Tensor k, Tensor v, Tensor g, Tensor beta,
                      const Sequences& sequences, Tensor state, Tensor y);
 
 // The same for the calls of Backend that make and fill a weight.
-void CheckWeightShape(int64_t count, int64_t rows, int64_t cols,
-                      WeightLayout layout);
+void CheckWeightShape(const WeightShape& shape);
 void CheckPackWeight(const uint16_t* host, int64_t index,
                      const PackedWeight& weight);
+void CheckPackCodes(const uint8_t* codes, const uint16_t* scales, int64_t index,
+                    const PackedWeight& weight);
 
 }  // namespace phalanx
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/buffer.h"
+#include "kernels/weight_format.h"
 
 namespace phalanx {
 
@@ -21,19 +22,31 @@ enum class WeightLayout : uint8_t {
             // backend may interleave the halves as its epilogue likes.
 };
 
-// A stack of `count` matrices [rows, cols] laid out as one backend likes; made
-// and filled by that backend, read only by its ops. Linear weights are [out,
-// in]. Const after load; move only.
-struct PackedWeight {
-  int64_t count = 0;
+// A stack of `count` matrices [rows, cols]. Linear weights are [out, in].
+struct WeightShape {
+  int64_t count = 1;
   int64_t rows = 0;
-  int64_t cols = 0;
+  int64_t cols = 0;  // Even.
   WeightLayout layout = WeightLayout::kPlain;
+  WeightFormat format = WeightFormat::kBf16;
+  // Of the columns, on this rank: what the product that reads it is given. Says
+  // where groups of a quantised weight may lie; bf16 does not care.
+  int slices = 1;
+
+  // What the matrices come to in their format, scales included, without what a
+  // backend pads.
+  int64_t share_bytes() const {
+    if (format == WeightFormat::kBf16) return count * rows * cols * 2;
+    const int64_t codes = format == WeightFormat::kInt8 ? cols : (cols + 1) / 2;
+    return count * rows * (codes + 2 * GroupsOf(cols, slices).count);
+  }
+};
+
+// Laid out as one backend likes; made and filled by that backend, read only by
+// its ops. Const after load; move only.
+struct PackedWeight : WeightShape {
   Buffer storage;
   int64_t matrix_bytes = 0;  // Of one matrix in storage, padding included.
-
-  // Bytes of the checkpoint's bf16 that this holds, without padding.
-  int64_t share_bytes() const { return count * rows * cols * 2; }
 };
 
 }  // namespace phalanx

@@ -16,17 +16,15 @@ namespace phalanx {
 // Of one allocation; sums of a few do not overflow.
 inline constexpr int64_t kMaxBufferBytes = int64_t{1} << 46;
 
-struct WeightSize {
-  int64_t count = 0;
-  int64_t rows = 0;
-  int64_t cols = 0;
-};
-
 // INVALID_ARGUMENT for too many columns (at most `max_cols`) or matrices,
-// RESOURCE_EXHAUSTED for more bytes of bf16 than any device has; all name
+// RESOURCE_EXHAUSTED for more bytes than any device has; all name
 // `what`, the value and the limit.
-absl::Status CheckWeightLimits(const WeightSize& size, int64_t max_cols,
+absl::Status CheckWeightLimits(const WeightShape& shape, int64_t max_cols,
                                int64_t free_bytes, absl::string_view what);
+
+// UNIMPLEMENTED, naming `what` and the format, for a backend whose products
+// read bf16 alone.
+absl::Status CheckBf16Only(const WeightShape& shape, absl::string_view what);
 
 }  // namespace phalanx
 

@@ -16,7 +16,6 @@
 #include "common/check.h"
 #include "common/status.h"
 #include "kernels/cpu/cpu_ops.h"
-#include "kernels/cpu/packed_layout.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/op_checks.h"
 #include "kernels/weight_limits.h"
@@ -110,14 +109,17 @@ class CpuBackend final : public Backend {
                 device.elements() * ElementBytes(device.dtype));
   }
 
-  absl::StatusOr<PackedWeight> AllocateWeight(int64_t count, int64_t rows,
-                                              int64_t cols, WeightLayout layout,
+  absl::StatusOr<PackedWeight> AllocateWeight(const WeightShape& shape,
                                               MemoryComponent component,
                                               absl::string_view what) override;
   void PackWeight(const uint16_t* host, int64_t index,
                   PackedWeight& weight) override {
     CheckPackWeight(host, index, weight);
-    table_.pack_weight(host, index, weight);
+    table_.of(weight.format).pack_weight(host, index, weight);
+  }
+  void PackCodes(const uint8_t* codes, const uint16_t* scales, int64_t index,
+                 PackedWeight& weight) override {
+    CheckPackCodes(codes, scales, index, weight);
   }
   std::string packed_layout() const override { return "tiles32-1"; }
   void StorePacked(const void* packed, int64_t index,
@@ -187,19 +189,15 @@ absl::StatusOr<Buffer> CpuBackend::Allocate(int64_t bytes,
 }
 
 absl::StatusOr<PackedWeight> CpuBackend::AllocateWeight(
-    int64_t count, int64_t rows, int64_t cols, WeightLayout layout,
-    MemoryComponent component, absl::string_view what) {
-  CheckWeightShape(count, rows, cols, layout);
-  RETURN_IF_ERROR(CheckWeightLimits({count, rows, cols}, kMaxWeightCols,
-                                    FreeBytes(), what));
-  PackedWeight w;
-  w.count = count;
-  w.rows = rows;
-  w.cols = cols;
-  w.layout = layout;
-  w.matrix_bytes = TileCount(layout, rows) * TileElements(cols) * 2;
+    const WeightShape& shape, MemoryComponent component,
+    absl::string_view what) {
+  CheckWeightShape(shape);
+  RETURN_IF_ERROR(CheckBf16Only(shape, what));
+  RETURN_IF_ERROR(CheckWeightLimits(shape, kMaxWeightCols, FreeBytes(), what));
+  PackedWeight w{shape, {}, 0};
+  w.matrix_bytes = table_.of(shape.format).matrix_bytes(shape);
   ASSIGN_OR_RETURN(w.storage,
-                   Allocate(count * w.matrix_bytes, component, what));
+                   Allocate(shape.count * w.matrix_bytes, component, what));
   return w;
 }
 

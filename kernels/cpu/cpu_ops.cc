@@ -49,20 +49,20 @@ void CpuOps::Copy(Tensor x, Tensor y) {
 void CpuOps::MatMul(Tensor x, const PackedWeight& w, Tensor y) {
   CheckMatMul(x, w, y, DType::kBf16);
   pool_.AdoptCaller();
-  table_.mat_mul(pool_, x, w, y);
+  table_.of(w.format).mat_mul(pool_, x, w, y);
 }
 
 void CpuOps::GateUp(Tensor x, const PackedWeight& w, Tensor y) {
   CheckGateUp(x, w, y, DType::kBf16);
   pool_.AdoptCaller();
-  table_.gate_up(pool_, x, w, y);
+  table_.of(w.format).gate_up(pool_, x, w, y);
 }
 
 void CpuOps::MatMulSliced(Tensor x, const PackedWeight& w, int slices,
                           Tensor y) {
   CheckMatMulSliced(x, w, slices, y, DType::kBf16);
   pool_.AdoptCaller();
-  table_.mat_mul_sliced(pool_, x, w, slices, y);
+  table_.of(w.format).mat_mul_sliced(pool_, x, w, slices, y);
 }
 
 void CpuOps::Route(Tensor logits, bool renormalise, Routing routing) {
@@ -75,7 +75,7 @@ void CpuOps::ExpertsGateUp(Tensor x, const PackedWeight& w, Routing routing,
                            Tensor hidden) {
   CheckExpertsGateUp(x, w, routing, hidden, DType::kBf16);
   pool_.AdoptCaller();
-  table_.experts_gate_up(pool_, x, w, routing, hidden);
+  table_.of(w.format).experts_gate_up(pool_, x, w, routing, hidden);
 }
 
 void CpuOps::ExpertsDown(Tensor hidden, const PackedWeight& w, Routing routing,
@@ -84,8 +84,8 @@ void CpuOps::ExpertsDown(Tensor hidden, const PackedWeight& w, Routing routing,
   CheckExpertsDown(hidden, w, routing, shared_hidden, shared_w, shared_gate,
                    slices, y, DType::kBf16);
   pool_.AdoptCaller();
-  table_.experts_down(pool_, hidden, w, routing, shared_hidden, shared_w,
-                      shared_gate, slices, y);
+  table_.of(w.format).experts_down(pool_, hidden, w, routing, shared_hidden,
+                                   shared_w, shared_gate, slices, y);
 }
 
 void CpuOps::RmsNorm(Tensor x, Tensor w, float eps, Tensor y) {

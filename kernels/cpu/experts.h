@@ -28,7 +28,7 @@ void ExpertsGateUpAs(ThreadPool& pool, Tensor x, const PackedWeight& w,
 
   const int64_t work = x.dims[0] * per_token * tiles * TileElements(w.cols);
   const int64_t parts = Max(1, Min(tiles, PartsForThreads(pool, work, count)));
-  const int64_t panel_rows = PanelRows<D>(w.cols);
+  const int64_t panel_rows = PanelRows<D>(ViewOf(w, 0, 1));
   pool.ParallelFor(count * parts, [&](int64_t task) {
     const int32_t expert = active[task / parts];
     const int64_t place = routing.place(expert);
@@ -40,8 +40,8 @@ void ExpertsGateUpAs(ThreadPool& pool, Tensor x, const PackedWeight& w,
           [&](int64_t r) {
             return x.row<uint16_t>(order[begin + r] / per_token);
           },
-          Min(panel_rows, end - begin), Matrix(w, place), w.cols,
-          PartBegin(tiles, parts, part), PartBegin(tiles, parts, part + 1), 1,
+          Min(panel_rows, end - begin), ViewOf(w, place, 1),
+          PartBegin(tiles, parts, part), PartBegin(tiles, parts, part + 1),
           [&](int64_t r, int64_t tile, const float* values) {
             StoreGateUpTile(values, tile, w.rows / 2,
                             hidden.row<uint16_t>(order[begin + r]));
@@ -54,8 +54,6 @@ void ExpertsGateUpAs(ThreadPool& pool, Tensor x, const PackedWeight& w,
 template <typename D>
 class DownTask {
  public:
-  using Element = typename D::Element;
-
   DownTask(Tensor hidden, const PackedWeight& w, const Routing& routing,
            Tensor shared_hidden, const PackedWeight& shared_w,
            Tensor shared_gate, int slices, Tensor y)
@@ -91,7 +89,7 @@ class DownTask {
       const int64_t place = routing_.place(e);
       CHECK(place >= 0 && place < w_.count);
       Accumulate(
-          Matrix(w_, place), w_.cols, end - begin, first_tile, tiles,
+          ViewOf(w_, place, slices_), end - begin, first_tile, tiles,
           [&](int64_t i) { return hidden_.row<uint16_t>(order_[begin + i]); },
           [&](int64_t i) {
             const int64_t entry = order_[begin + i];
@@ -104,7 +102,7 @@ class DownTask {
           });
     }
     Accumulate(
-        Matrix(shared_w_, 0), shared_w_.cols, tokens, first_tile, tiles,
+        ViewOf(shared_w_, 0, slices_), tokens, first_tile, tiles,
         [&](int64_t i) {
           return shared_hidden_.row<uint16_t>(first_token + i);
         },
@@ -129,11 +127,11 @@ class DownTask {
  private:
   // plane += factor * (row times matrix)_slice, for `count` rows of one expert.
   template <typename RowAt, typename FactorAt, typename PlaneAt>
-  void Accumulate(const uint16_t* matrix, int64_t cols, int64_t count,
-                  int64_t first_tile, int64_t tiles, const RowAt& row_at,
-                  const FactorAt& factor_at, const PlaneAt& plane_at) const {
-    alignas(64) Element panel[kPanelBytes / sizeof(Element)];
-    const int64_t max_rows = Min(kMaxBlockRows, PanelRows<D>(cols));
+  void Accumulate(const WeightView& w, int64_t count, int64_t first_tile,
+                  int64_t tiles, const RowAt& row_at, const FactorAt& factor_at,
+                  const PlaneAt& plane_at) const {
+    alignas(64) std::byte panel[kPanelBytes];
+    const int64_t max_rows = Min(D::kMaxRows, PanelRows<D>(w));
     const int64_t blocks = CeilDiv(count, max_rows);
     for (int64_t b = 0; b < blocks; ++b) {
       const int64_t begin = PartBegin(count, blocks, b);
@@ -144,27 +142,22 @@ class DownTask {
         factors[r] = factor_at(begin + r);
         planes[r] = plane_at(begin + r);
       }
-      LoadBlock<D>(row_at, begin, rows, cols, panel);
-      AccumulateBlock(panel, rows, matrix, cols, first_tile, tiles, factors,
-                      planes);
+      LoadBlock<D>(row_at, begin, rows, w, panel);
+      AccumulateBlock(panel, rows, w, first_tile, tiles, factors, planes);
     }
   }
 
-  void AccumulateBlock(const Element* panel, int64_t rows,
-                       const uint16_t* matrix, int64_t cols, int64_t first_tile,
-                       int64_t tiles, const float* factors,
-                       float* const* planes) const {
-    const DotKernels<Element>& kernels = kDotKernels<D>[rows];
-    const int64_t tile_elements = TileElements(cols);
-    const int64_t slice = cols / slices_;
+  void AccumulateBlock(const std::byte* panel, int64_t rows,
+                       const WeightView& w, int64_t first_tile, int64_t tiles,
+                       const float* factors, float* const* planes) const {
+    const DotKernels& kernels = kDotKernels<D>[rows];
     alignas(64) float dots[kMaxDotFloats];
     for (int64_t tile = 0; tile < tiles;) {
       const bool wide = tiles - tile >= kernels.wide_tiles;
       const int64_t step = wide ? kernels.wide_tiles : 1;
-      const uint16_t* w = matrix + (first_tile + tile) * tile_elements;
       for (int s = 0; s < slices_; ++s) {
-        (wide ? kernels.wide : kernels.one)(panel, w, tile_elements, s * slice,
-                                            (s + 1) * slice, dots);
+        (wide ? kernels.wide : kernels.one)(panel, w.tile(first_tile + tile), w,
+                                            s, dots);
         const float* dot = dots;
         for (int64_t r = 0; r < rows; ++r) {
           const F32x16 factor = Broadcast(factors[r]);

@@ -9,12 +9,17 @@ const KernelTable& Table();
 
 const KernelTable& Table() {
   static constexpr KernelTable kTable = {
-      .pack_weight = PackWeight,
-      .mat_mul = MatMul,
-      .gate_up = GateUp,
-      .mat_mul_sliced = MatMulSliced,
-      .experts_gate_up = ExpertsGateUp,
-      .experts_down = ExpertsDown,
+      .products = {{
+          {.matrix_bytes = MatrixBytes,
+           .pack_weight = PackWeight,
+           .mat_mul = MatMul,
+           .gate_up = GateUp,
+           .mat_mul_sliced = MatMulSliced,
+           .experts_gate_up = ExpertsGateUp,
+           .experts_down = ExpertsDown},
+          {},
+          {},
+      }},
       .route = Route,
       .rms_norm = RmsNorm,
       .gated_rms_norm = GatedRmsNorm,

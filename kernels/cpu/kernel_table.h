@@ -6,6 +6,7 @@
 // isa.h chose. Arguments are those of Ops, whose contract holds; shapes were
 // checked before (kernels/op_checks.h). act is bf16.
 
+#include <array>
 #include <cstdint>
 
 #include "kernels/packed_weight.h"
@@ -16,8 +17,10 @@ namespace phalanx {
 
 class ThreadPool;
 
-struct KernelTable {
-  // matmul.cc, experts.cc
+// Products of weights in one format: matmul.cc, experts.cc, pack.cc.
+struct ProductKernels {
+  // The bytes of one matrix, padding included.
+  int64_t (*matrix_bytes)(const WeightShape& shape);
   void (*pack_weight)(const uint16_t* host, int64_t index, PackedWeight& w);
   void (*mat_mul)(ThreadPool&, Tensor x, const PackedWeight& w, Tensor y);
   void (*gate_up)(ThreadPool&, Tensor x, const PackedWeight& w, Tensor y);
@@ -29,6 +32,16 @@ struct KernelTable {
                        Routing routing, Tensor shared_hidden,
                        const PackedWeight& shared_w, Tensor shared_gate,
                        int slices, Tensor y);
+};
+
+struct KernelTable {
+  // By WeightFormat. One that this set lacks has null pointers.
+  std::array<ProductKernels, kWeightFormats> products;
+
+  const ProductKernels& of(WeightFormat format) const {
+    return products[static_cast<size_t>(format)];
+  }
+
   // route.cc
   void (*route)(ThreadPool&, Tensor logits, bool renormalise, Routing routing);
   // norm.cc

@@ -14,7 +14,8 @@
 
 namespace phalanx::PHALANX_ISA {
 
-// matmul.cc, experts.cc
+// matmul.cc, experts.cc, pack.cc
+int64_t MatrixBytes(const WeightShape& shape);
 void PackWeight(const uint16_t* host, int64_t index, PackedWeight& w);
 void MatMul(ThreadPool&, Tensor x, const PackedWeight& w, Tensor y);
 void GateUp(ThreadPool&, Tensor x, const PackedWeight& w, Tensor y);

@@ -15,11 +15,13 @@ const KernelTable& Bf16DotTable();
 const KernelTable& Bf16DotTable() {
   static const KernelTable kTable = [] {
     KernelTable table = Table();
-    table.mat_mul = MatMulAs<Bf16Dot>;
-    table.mat_mul_sliced = MatMulSlicedAs<Bf16Dot>;
-    table.gate_up = GateUpAs<Bf16Dot>;
-    table.experts_gate_up = ExpertsGateUpAs<Bf16Dot>;
-    table.experts_down = ExpertsDownAs<Bf16Dot>;
+    ProductKernels& bf16 =
+        table.products[static_cast<size_t>(WeightFormat::kBf16)];
+    bf16.mat_mul = MatMulAs<Bf16Dot>;
+    bf16.mat_mul_sliced = MatMulSlicedAs<Bf16Dot>;
+    bf16.gate_up = GateUpAs<Bf16Dot>;
+    bf16.experts_gate_up = ExpertsGateUpAs<Bf16Dot>;
+    bf16.experts_down = ExpertsDownAs<Bf16Dot>;
     return table;
   }();
   return kTable;

@@ -40,32 +40,30 @@ inline int64_t Tiles(const PackedWeight& w) {
   return TileCount(w.layout, w.rows);
 }
 
-inline const uint16_t* Matrix(const PackedWeight& w, int64_t index) {
-  return reinterpret_cast<const uint16_t*>(
-      static_cast<const char*>(w.storage.data()) + index * w.matrix_bytes);
+inline WeightView ViewOf(const PackedWeight& w, int64_t index, int slices) {
+  return {.data = static_cast<const std::byte*>(w.storage.data()) +
+                  index * w.matrix_bytes,
+          .tile_bytes = w.matrix_bytes / Tiles(w),
+          .cols = w.cols,
+          .slices = slices};
 }
 
 // Rows that fit into one panel.
 template <typename D>
-int64_t PanelRows(int64_t cols) {
-  constexpr int64_t kElements =
-      kPanelBytes / static_cast<int64_t>(sizeof(typename D::Element));
-  const int64_t rows = kElements / PanelRowElements(cols);
+int64_t PanelRows(const WeightView& w) {
+  const int64_t rows = kPanelBytes / D::PanelRowBytes(w);
   CHECK(rows >= 1);
   return rows;
 }
 
-// Fills one block of a panel: rows row_at(first) .. row_at(first + rows - 1).
+// Fills one block of a panel: rows row_at(first) .. row_at(first + rows - 1),
+// at most kMaxBlockRows.
 template <typename D, typename RowAt>
-void LoadBlock(const RowAt& row_at, int64_t first, int64_t rows, int64_t cols,
-               typename D::Element* panel) {
-  for (int64_t r = 0; r < rows; ++r) {
-    const uint16_t* x = row_at(first + r);
-    for (int64_t k = 0; k < cols; k += kPanelCols) {
-      D::Load(x + k, Min(kPanelCols, cols - k),
-              panel + (k / kPanelCols * rows + r) * kPanelStride);
-    }
-  }
+void LoadBlock(const RowAt& row_at, int64_t first, int64_t rows,
+               const WeightView& w, std::byte* panel) {
+  const uint16_t* x[kMaxBlockRows];
+  for (int64_t r = 0; r < rows; ++r) x[r] = row_at(first + r);
+  D::LoadBlock(x, rows, w, panel);
 }
 
 // Adds `slices` planes of `floats` each by the tree of neighbours, into the
@@ -81,27 +79,23 @@ inline void AddSlices(float* planes, int slices, int64_t floats,
   }
 }
 
-// One block of rows times tiles [first, last) of a matrix, the columns in
-// `slices` chains added by the tree. emit(row in the block, tile, 32 floats).
+// One block of rows times tiles [first, last) of a matrix, its slices added by
+// the tree. emit(row in the block, tile, 32 floats).
 template <typename D, typename Emit>
-void BlockTimesTiles(const typename D::Element* panel, int64_t rows,
-                     const uint16_t* matrix, int64_t cols, int64_t first,
-                     int64_t last, int slices, const Emit& emit) {
-  const DotKernels<typename D::Element>& kernels = kDotKernels<D>[rows];
-  const int64_t tile_elements = TileElements(cols);
-  const int64_t slice = cols / slices;
+void BlockTimesTiles(const std::byte* panel, int64_t rows, const WeightView& w,
+                     int64_t first, int64_t last, const Emit& emit) {
+  const DotKernels& kernels = kDotKernels<D>[rows];
   alignas(64) float planes[kContractionSlices * kMaxDotFloats];
 
   for (int64_t tile = first; tile < last;) {
     const bool wide = last - tile >= kernels.wide_tiles;
     const int64_t tiles = wide ? kernels.wide_tiles : 1;
     const int64_t row_floats = tiles * kTileOutputs;
-    for (int s = 0; s < slices; ++s) {
-      (wide ? kernels.wide : kernels.one)(
-          panel, matrix + tile * tile_elements, tile_elements, s * slice,
-          (s + 1) * slice, planes + s * kMaxDotFloats);
+    for (int s = 0; s < w.slices; ++s) {
+      (wide ? kernels.wide : kernels.one)(panel, w.tile(tile), w, s,
+                                          planes + s * kMaxDotFloats);
     }
-    AddSlices(planes, slices, rows * row_floats, kMaxDotFloats);
+    AddSlices(planes, w.slices, rows * row_floats, kMaxDotFloats);
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t t = 0; t < tiles; ++t)
         emit(r, tile + t, planes + r * row_floats + t * kTileOutputs);
@@ -112,29 +106,26 @@ void BlockTimesTiles(const typename D::Element* panel, int64_t rows,
 // Rows row_at(0 .. rows - 1), which fit into a panel, times tiles [first, last)
 // of a matrix. emit(row, tile, 32 floats).
 template <typename D, typename RowAt, typename Emit>
-void RowsTimesTiles(const RowAt& row_at, int64_t rows, const uint16_t* matrix,
-                    int64_t cols, int64_t first, int64_t last, int slices,
-                    const Emit& emit) {
-  using Element = typename D::Element;
-  alignas(64) Element panel[kPanelBytes / sizeof(Element)];
-  const int64_t blocks = CeilDiv(rows, kMaxBlockRows);
-  const int64_t row_elements = PanelRowElements(cols);
+void RowsTimesTiles(const RowAt& row_at, int64_t rows, const WeightView& w,
+                    int64_t first, int64_t last, const Emit& emit) {
+  alignas(64) std::byte panel[kPanelBytes];
+  const int64_t blocks = CeilDiv(rows, D::kMaxRows);
+  const int64_t row_bytes = D::PanelRowBytes(w);
   for (int64_t b = 0; b < blocks; ++b) {
     const int64_t begin = PartBegin(rows, blocks, b);
-    LoadBlock<D>(row_at, begin, PartBegin(rows, blocks, b + 1) - begin, cols,
-                 panel + begin * row_elements);
+    LoadBlock<D>(row_at, begin, PartBegin(rows, blocks, b + 1) - begin, w,
+                 panel + begin * row_bytes);
   }
   // Several blocks share a tile while it is in the nearest cache.
   const int64_t stride = blocks == 1 ? last - first : 1;
   for (int64_t tile = first; tile < last; tile += stride) {
     for (int64_t b = 0; b < blocks; ++b) {
       const int64_t begin = PartBegin(rows, blocks, b);
-      BlockTimesTiles<D>(panel + begin * row_elements,
-                         PartBegin(rows, blocks, b + 1) - begin, matrix, cols,
-                         tile, tile + stride, slices,
-                         [&](int64_t r, int64_t t, const float* out) {
-                           emit(begin + r, t, out);
-                         });
+      BlockTimesTiles<D>(
+          panel + begin * row_bytes, PartBegin(rows, blocks, b + 1) - begin, w,
+          tile, tile + stride, [&](int64_t r, int64_t t, const float* out) {
+            emit(begin + r, t, out);
+          });
     }
   }
 }
@@ -150,11 +141,10 @@ inline int64_t PartsForThreads(const ThreadPool& pool, int64_t work,
 
 // The same, so that weights which several groups of rows read stay in the cache
 // between them.
-inline int64_t PartsForCache(const PackedWeight& w, int64_t tiles,
+inline int64_t PartsForCache(const WeightView& w, int64_t tiles,
                              int64_t groups) {
   constexpr int64_t kPartBytes = int64_t{1} << 20;
-  return groups == 1 ? 1
-                     : CeilDiv(tiles * TileElements(w.cols) * 2, kPartBytes);
+  return groups == 1 ? 1 : CeilDiv(tiles * w.tile_bytes, kPartBytes);
 }
 
 // All rows of x times one matrix, shared over the pool by rows and tiles.
@@ -165,12 +155,12 @@ void Product(ThreadPool& pool, Tensor x, const PackedWeight& w, int slices,
   const int64_t rows = x.dims[0];
   if (rows == 0) return;
   const int64_t tiles = Tiles(w);
-  const int64_t groups = CeilDiv(rows, PanelRows<D>(w.cols));
+  const WeightView view = ViewOf(w, 0, slices);
+  const int64_t groups = CeilDiv(rows, PanelRows<D>(view));
   const int64_t work = rows * tiles * TileElements(w.cols);
   const int64_t parts =
       Max(1, Min(tiles, Max(PartsForThreads(pool, work, groups),
-                            PartsForCache(w, tiles, groups))));
-  const uint16_t* matrix = Matrix(w, 0);
+                            PartsForCache(view, tiles, groups))));
 
   // Groups of rows innermost: they follow each other through the same weights.
   pool.ParallelFor(parts * groups, [&](int64_t task) {
@@ -178,9 +168,8 @@ void Product(ThreadPool& pool, Tensor x, const PackedWeight& w, int slices,
     const int64_t begin = PartBegin(rows, groups, task % groups);
     const int64_t end = PartBegin(rows, groups, task % groups + 1);
     RowsTimesTiles<D>([&](int64_t r) { return x.row<uint16_t>(begin + r); },
-                      end - begin, matrix, w.cols,
-                      PartBegin(tiles, parts, part),
-                      PartBegin(tiles, parts, part + 1), slices,
+                      end - begin, view, PartBegin(tiles, parts, part),
+                      PartBegin(tiles, parts, part + 1),
                       [&](int64_t r, int64_t tile, const float* out) {
                         emit(begin + r, tile, out);
                       });

@@ -5,8 +5,11 @@
 // of 32 outputs, one accumulator an output. Compiled once for each instruction
 // set.
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "kernels/bf16.h"
 #include "kernels/cpu/packed_layout.h"
@@ -17,11 +20,25 @@
 
 namespace phalanx::PHALANX_ISA {
 
-// 24 accumulators, 4 weights, a mask and a broadcast fill 30 of 32 registers.
+// Rows of a block: as many as a family says (D::kMaxRows), and never more than
+// this. 24 accumulators, 4 weights, a mask and a broadcast fill 30 of 32
+// registers.
 inline constexpr int kMaxBlockRows = 12;
 
 // Most floats that one call of a DotFn writes: rows x tiles x 32.
 inline constexpr int kMaxDotFloats = kMaxBlockRows * kTileOutputs;
+
+// One matrix as a product reads it. cols is cut into `slices` chains.
+struct WeightView {
+  const std::byte* data = nullptr;
+  int64_t tile_bytes = 0;  // From one tile of 32 outputs to the next.
+  int64_t cols = 0;
+  int slices = 1;
+
+  const std::byte* tile(int64_t index) const {
+    return data + index * tile_bytes;
+  }
+};
 
 // A panel holds a block of x rows as the dot product wants them, cut into
 // chunks of columns: [chunk][row][stride]. The stride is constant so that all
@@ -35,20 +52,29 @@ constexpr int64_t PanelRowElements(int64_t cols) {
   return (cols + kPanelCols - 1) / kPanelCols * kPanelStride;
 }
 
-// out[row][tile * 32 + lane] = the chain over columns first .. last - 1, from
-// 0, of a block of `rows` panel rows and neighbouring tiles. first and last are
-// even.
-template <typename Element>
-using DotFn = void (*)(const Element* panel, const uint16_t* tile,
-                       int64_t tile_elements, int64_t first, int64_t last,
-                       float* out);
+// Fills a block of a panel with `count` rows, chunk by chunk.
+template <typename D>
+void LoadPanel(const uint16_t* const* rows, int64_t count, int64_t cols,
+               typename D::Element* panel) {
+  for (int64_t r = 0; r < count; ++r) {
+    for (int64_t k = 0; k < cols; k += kPanelCols) {
+      const int64_t left = cols - k;
+      D::Load(rows[r] + k, left < kPanelCols ? left : kPanelCols,
+              panel + (k / kPanelCols * count + r) * kPanelStride);
+    }
+  }
+}
+
+// out[row][tile * 32 + lane] = slice `slice` of the products of a block of
+// panel rows, from 0, with neighbouring tiles, of which `tile` is the first.
+using DotFn = void (*)(const std::byte* panel, const std::byte* tile,
+                       const WeightView& w, int slice, float* out);
 
 // The kernels of one row count: `wide` takes wide_tiles tiles at a time, so
 // that few rows still have enough chains in flight to hide the latency.
-template <typename Element>
 struct DotKernels {
-  DotFn<Element> one = nullptr;
-  DotFn<Element> wide = nullptr;
+  DotFn one = nullptr;
+  DotFn wide = nullptr;
   int wide_tiles = 1;
 };
 
@@ -56,11 +82,14 @@ constexpr int WideTiles(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 
 // Calls step(k, panel at k, tile at k) for each pair of columns in order.
 template <int kRows, typename Element, typename Step>
-inline __attribute__((always_inline)) void ForColumnPairs(const Element* panel,
-                                                          const uint16_t* tile,
-                                                          int64_t first,
-                                                          int64_t last,
-                                                          const Step& step) {
+inline __attribute__((always_inline)) void ForColumnPairs(
+    const std::byte* panel_bytes, const std::byte* tile_bytes,
+    const WeightView& view, int slice, const Step& step) {
+  const auto* panel = reinterpret_cast<const Element*>(panel_bytes);
+  const auto* tile = reinterpret_cast<const uint16_t*>(tile_bytes);
+  const int64_t slice_cols = view.cols / view.slices;
+  const int64_t first = slice * slice_cols;
+  const int64_t last = first + slice_cols;
   for (int64_t k = first; k < last;) {
     const int64_t chunk = k / kPanelCols;
     const int64_t chunk_end = (chunk + 1) * kPanelCols;
@@ -77,16 +106,25 @@ inline __attribute__((always_inline)) void ForColumnPairs(const Element* panel,
 // same bits from every instruction set.
 struct FmaDot {
   using Element = float;
+  static constexpr int kMaxRows = 12;
 
   // Widens columns of one row into its panel chunk.
   static void Load(const uint16_t* x, int64_t count, float* panel) {
     for (int64_t i = 0; i < count; ++i) panel[i] = Bf16ToF32(x[i]);
   }
 
+  // What one row takes of a panel, in bytes.
+  static int64_t PanelRowBytes(const WeightView& w) {
+    return PanelRowElements(w.cols) * static_cast<int64_t>(sizeof(Element));
+  }
+  static void LoadBlock(const uint16_t* const* rows, int64_t count,
+                        const WeightView& w, std::byte* panel) {
+    LoadPanel<FmaDot>(rows, count, w.cols, reinterpret_cast<Element*>(panel));
+  }
+
   template <int kRows, int kTiles>
-  static void Dot(const float* panel, const uint16_t* tile,
-                  int64_t tile_elements, int64_t first, int64_t last,
-                  float* out);
+  static void Dot(const std::byte* panel, const std::byte* tile,
+                  const WeightView& w, int slice, float* out);
 };
 
 #if defined(__AVX512F__)
@@ -104,17 +142,17 @@ inline __m512i LoadWeights(const uint16_t* at) {
 }
 
 template <int kRows, int kTiles>
-void FmaDot::Dot(const float* panel, const uint16_t* tile,
-                 int64_t tile_elements, int64_t first, int64_t last,
-                 float* out) {
+void FmaDot::Dot(const std::byte* panel, const std::byte* tile,
+                 const WeightView& view, int slice, float* out) {
   constexpr int kVectors = 2 * kTiles;
+  const int64_t tile_elements = view.tile_bytes / 2;
   __m512 acc[kRows][kVectors];
   for (auto& row : acc)
     for (__m512& a : row) a = _mm512_setzero_ps();
   const __m512i high_half = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
 
-  ForColumnPairs<kRows>(
-      panel, tile, first, last, [&](const float* x, const uint16_t* w) {
+  ForColumnPairs<kRows, float>(
+      panel, tile, view, slice, [&](const float* x, const uint16_t* w) {
         __m512 even[kVectors];
         __m512 odd[kVectors];
         for (int v = 0; v < kVectors; ++v) {
@@ -143,12 +181,12 @@ void FmaDot::Dot(const float* panel, const uint16_t* tile,
 #else
 
 template <int kRows, int kTiles>
-void FmaDot::Dot(const float* panel, const uint16_t* tile,
-                 int64_t tile_elements, int64_t first, int64_t last,
-                 float* out) {
+void FmaDot::Dot(const std::byte* panel, const std::byte* tile,
+                 const WeightView& view, int slice, float* out) {
+  const int64_t tile_elements = view.tile_bytes / 2;
   for (int i = 0; i < kRows * kTiles * kTileOutputs; ++i) out[i] = 0.0f;
-  ForColumnPairs<kRows>(
-      panel, tile, first, last, [&](const float* x, const uint16_t* w) {
+  ForColumnPairs<kRows, float>(
+      panel, tile, view, slice, [&](const float* x, const uint16_t* w) {
         for (int r = 0; r < kRows; ++r) {
           for (int n = 0; n < kTiles * kTileOutputs; ++n) {
             const uint16_t* pair =
@@ -169,22 +207,32 @@ void FmaDot::Dot(const float* panel, const uint16_t* tile,
 // Kernel family bf16dot: one vdpbf16ps a pair of columns.
 struct Bf16Dot {
   using Element = uint16_t;
+  static constexpr int kMaxRows = 12;
 
   static void Load(const uint16_t* x, int64_t count, uint16_t* panel) {
     for (int64_t i = 0; i < count; ++i) panel[i] = x[i];
   }
 
+  // What one row takes of a panel, in bytes.
+  static int64_t PanelRowBytes(const WeightView& w) {
+    return PanelRowElements(w.cols) * static_cast<int64_t>(sizeof(Element));
+  }
+  static void LoadBlock(const uint16_t* const* rows, int64_t count,
+                        const WeightView& w, std::byte* panel) {
+    LoadPanel<Bf16Dot>(rows, count, w.cols, reinterpret_cast<Element*>(panel));
+  }
+
   template <int kRows, int kTiles>
-  static void Dot(const uint16_t* panel, const uint16_t* tile,
-                  int64_t tile_elements, int64_t first, int64_t last,
-                  float* out) {
+  static void Dot(const std::byte* panel, const std::byte* tile,
+                  const WeightView& view, int slice, float* out) {
     constexpr int kVectors = 2 * kTiles;
+    const int64_t tile_elements = view.tile_bytes / 2;
     __m512 acc[kRows][kVectors];
     for (auto& row : acc)
       for (__m512& a : row) a = _mm512_setzero_ps();
 
-    ForColumnPairs<kRows>(
-        panel, tile, first, last, [&](const uint16_t* x, const uint16_t* w) {
+    ForColumnPairs<kRows, uint16_t>(
+        panel, tile, view, slice, [&](const uint16_t* x, const uint16_t* w) {
           __m512i pair[kVectors];
           for (int v = 0; v < kVectors; ++v)
             pair[v] =
@@ -210,29 +258,21 @@ struct Bf16Dot {
 #endif
 
 template <typename D, int kRows>
-constexpr DotKernels<typename D::Element> DotKernelsOf() {
+constexpr DotKernels DotKernelsOf() {
   return {D::template Dot<kRows, 1>, D::template Dot<kRows, WideTiles(kRows)>,
           WideTiles(kRows)};
 }
 
-// By number of rows, 1 .. kMaxBlockRows.
+template <typename D, int... kRows>
+constexpr std::array<DotKernels, sizeof...(kRows) + 1> DotKernelsFor(
+    std::integer_sequence<int, kRows...>) {
+  return {{{}, DotKernelsOf<D, kRows + 1>()...}};
+}
+
+// By number of rows, 1 .. D::kMaxRows.
 template <typename D>
-inline constexpr DotKernels<typename D::Element>
-    kDotKernels[kMaxBlockRows + 1] = {
-        {},
-        DotKernelsOf<D, 1>(),
-        DotKernelsOf<D, 2>(),
-        DotKernelsOf<D, 3>(),
-        DotKernelsOf<D, 4>(),
-        DotKernelsOf<D, 5>(),
-        DotKernelsOf<D, 6>(),
-        DotKernelsOf<D, 7>(),
-        DotKernelsOf<D, 8>(),
-        DotKernelsOf<D, 9>(),
-        DotKernelsOf<D, 10>(),
-        DotKernelsOf<D, 11>(),
-        DotKernelsOf<D, 12>(),
-};
+inline constexpr auto kDotKernels =
+    DotKernelsFor<D>(std::make_integer_sequence<int, D::kMaxRows>());
 
 }  // namespace phalanx::PHALANX_ISA
 

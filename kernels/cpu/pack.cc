@@ -20,11 +20,16 @@ int64_t SourceRow(const PackedWeight& w, int64_t tile, int64_t output) {
 
 }  // namespace
 
+int64_t MatrixBytes(const WeightShape& shape) {
+  return TileCount(shape.layout, shape.rows) * TileBytes(shape.cols);
+}
+
 void PackWeight(const uint16_t* host, int64_t index, PackedWeight& w) {
   // A cache line of one row goes to as many lines of the tile; 32 rows later
   // they are full.
   constexpr int64_t kBlockCols = 32;
-  uint16_t* matrix = const_cast<uint16_t*>(Matrix(w, index));
+  auto* matrix = reinterpret_cast<uint16_t*>(
+      static_cast<std::byte*>(w.storage.data()) + index * w.matrix_bytes);
   for (int64_t tile = 0; tile < Tiles(w); ++tile) {
     uint16_t* packed = matrix + tile * TileElements(w.cols);
     for (int64_t first = 0; first < w.cols; first += kBlockCols) {

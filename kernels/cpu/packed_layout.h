@@ -19,8 +19,9 @@ namespace phalanx {
 inline constexpr int kTileOutputs = 32;
 inline constexpr int kTileGates = kTileOutputs / 2;
 
-// Elements of one tile.
+// Elements and bytes of one bf16 tile.
 constexpr int64_t TileElements(int64_t cols) { return cols * kTileOutputs; }
+constexpr int64_t TileBytes(int64_t cols) { return TileElements(cols) * 2; }
 
 // Tiles of one matrix.
 constexpr int64_t TileCount(WeightLayout layout, int64_t rows) {

@@ -93,12 +93,15 @@ class CudaBackend final : public Backend {
   void Upload(const void* host, Tensor device) override;
   void Download(Tensor device, void* host) override;
 
-  absl::StatusOr<PackedWeight> AllocateWeight(int64_t count, int64_t rows,
-                                              int64_t cols, WeightLayout layout,
+  absl::StatusOr<PackedWeight> AllocateWeight(const WeightShape& shape,
                                               MemoryComponent component,
                                               absl::string_view what) override;
   void PackWeight(const uint16_t* host, int64_t index,
                   PackedWeight& weight) override;
+  void PackCodes(const uint8_t* codes, const uint16_t* scales, int64_t index,
+                 PackedWeight& weight) override {
+    CheckPackCodes(codes, scales, index, weight);
+  }
   std::string packed_layout() const override { return "mma16x16-1"; }
   void StorePacked(const void* packed, int64_t index,
                    PackedWeight& weight) override;
@@ -222,22 +225,18 @@ void CudaBackend::Download(Tensor device, void* host) {
 }
 
 absl::StatusOr<PackedWeight> CudaBackend::AllocateWeight(
-    int64_t count, int64_t rows, int64_t cols, WeightLayout layout,
-    MemoryComponent component, absl::string_view what) {
-  CheckWeightShape(count, rows, cols, layout);
+    const WeightShape& shape, MemoryComponent component,
+    absl::string_view what) {
+  CheckWeightShape(shape);
+  RETURN_IF_ERROR(CheckBf16Only(shape, what));
   const int64_t max_cols =
       std::min(kMaxWeightCols, config_.staging_bytes / (kTileOutputs * 2));
-  RETURN_IF_ERROR(
-      CheckWeightLimits({count, rows, cols}, max_cols, FreeBytes(), what));
-  PackedWeight w;
-  w.count = count;
-  w.rows = rows;
-  w.cols = cols;
-  w.layout = layout;
-  w.matrix_bytes = cuda::OutputTiles(layout, rows) * cuda::ColumnTiles(cols) *
-                   kTileElements * 2;
+  RETURN_IF_ERROR(CheckWeightLimits(shape, max_cols, FreeBytes(), what));
+  PackedWeight w{shape, {}, 0};
+  w.matrix_bytes = cuda::OutputTiles(shape.layout, shape.rows) *
+                   cuda::ColumnTiles(shape.cols) * kTileElements * 2;
   ASSIGN_OR_RETURN(w.storage,
-                   Allocate(count * w.matrix_bytes, component, what));
+                   Allocate(shape.count * w.matrix_bytes, component, what));
   return w;
 }
 

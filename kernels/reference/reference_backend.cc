@@ -10,6 +10,7 @@
 #include "common/status.h"
 #include "common/units.h"
 #include "kernels/op_checks.h"
+#include "kernels/weight_limits.h"
 
 namespace phalanx {
 namespace {
@@ -75,17 +76,14 @@ void ReferenceBackend::Download(Tensor device, void* host) {
 }
 
 absl::StatusOr<PackedWeight> ReferenceBackend::AllocateWeight(
-    int64_t count, int64_t rows, int64_t cols, WeightLayout layout,
-    MemoryComponent component, absl::string_view what) {
-  CheckWeightShape(count, rows, cols, layout);
-  PackedWeight weight;
-  weight.count = count;
-  weight.rows = rows;
-  weight.cols = cols;
-  weight.layout = layout;
-  weight.matrix_bytes = rows * cols * ElementBytes(DType::kBf16);
-  ASSIGN_OR_RETURN(weight.storage,
-                   Allocate(count * weight.matrix_bytes, component, what));
+    const WeightShape& shape, MemoryComponent component,
+    absl::string_view what) {
+  CheckWeightShape(shape);
+  RETURN_IF_ERROR(CheckBf16Only(shape, what));
+  PackedWeight weight{shape, {}, 0};
+  weight.matrix_bytes = shape.rows * shape.cols * ElementBytes(DType::kBf16);
+  ASSIGN_OR_RETURN(weight.storage, Allocate(shape.count * weight.matrix_bytes,
+                                            component, what));
   return weight;
 }
 
@@ -95,6 +93,11 @@ void ReferenceBackend::PackWeight(const uint16_t* host, int64_t index,
   std::memcpy(
       static_cast<char*>(weight.storage.data()) + index * weight.matrix_bytes,
       host, weight.matrix_bytes);
+}
+
+void ReferenceBackend::PackCodes(const uint8_t* codes, const uint16_t* scales,
+                                 int64_t index, PackedWeight& weight) {
+  CheckPackCodes(codes, scales, index, weight);
 }
 
 void ReferenceBackend::StorePacked(const void* packed, int64_t index,

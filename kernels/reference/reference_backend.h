@@ -36,12 +36,13 @@ class ReferenceBackend final : public Backend {
   int64_t allocated_bytes(MemoryComponent component) const override;
   void Upload(const void* host, Tensor device) override;
   void Download(Tensor device, void* host) override;
-  absl::StatusOr<PackedWeight> AllocateWeight(int64_t count, int64_t rows,
-                                              int64_t cols, WeightLayout layout,
+  absl::StatusOr<PackedWeight> AllocateWeight(const WeightShape& shape,
                                               MemoryComponent component,
                                               absl::string_view what) override;
   void PackWeight(const uint16_t* host, int64_t index,
                   PackedWeight& weight) override;
+  void PackCodes(const uint8_t* codes, const uint16_t* scales, int64_t index,
+                 PackedWeight& weight) override;
   std::string packed_layout() const override { return "rows-1"; }
   void StorePacked(const void* packed, int64_t index,
                    PackedWeight& weight) override;

@@ -124,9 +124,8 @@ class Bench {
         (BankBytes() + kOutputs * kColumns * 2 - 1) / (kOutputs * kColumns * 2);
     const std::vector<uint16_t> host = RandomBf16(kOutputs * kColumns);
     for (int64_t i = 0; i < count_; ++i) {
-      auto w =
-          backend_->AllocateWeight(1, kOutputs, kColumns, WeightLayout::kPlain,
-                                   MemoryComponent::kActivations, "bank");
+      auto w = backend_->AllocateWeight({.rows = kOutputs, .cols = kColumns},
+                                        MemoryComponent::kActivations, "bank");
       if (!w.ok()) Fail(w.status());
       bank_.push_back(*std::move(w));
       backend_->PackWeight(host.data(), 0, bank_.back());

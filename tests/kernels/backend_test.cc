@@ -111,9 +111,9 @@ TEST_P(BackendContract, DownloadsWhatWasUploaded) {
 }
 
 TEST_P(BackendContract, AllocatesAWeightOfTheShapeAskedFor) {
-  auto weight =
-      backend_.AllocateWeight(3, 10, 6, WeightLayout::kGateUp,
-                              MemoryComponent::kRoutedExperts, "the experts");
+  auto weight = backend_.AllocateWeight(
+      {.count = 3, .rows = 10, .cols = 6, .layout = WeightLayout::kGateUp},
+      MemoryComponent::kRoutedExperts, "the experts");
 
   ASSERT_OK(weight);
   EXPECT_EQ(weight->count, 3);
@@ -130,9 +130,9 @@ TEST_P(BackendContract, AllocatesAWeightOfTheShapeAskedFor) {
 TEST_P(BackendContract, PacksEveryMatrixOfAWeightByItself) {
   PHALANX_SKIP_IF_MISSING(GetParam(), "ExpertsGateUp");
   // Filled in another order than they lie; each the identity times its index.
-  auto weight =
-      backend_.AllocateWeight(3, 4, 2, WeightLayout::kGateUp,
-                              MemoryComponent::kRoutedExperts, "the experts");
+  auto weight = backend_.AllocateWeight(
+      {.count = 3, .rows = 4, .cols = 2, .layout = WeightLayout::kGateUp},
+      MemoryComponent::kRoutedExperts, "the experts");
   ASSERT_OK(weight);
   for (int e : {2, 0, 1}) {
     Floats values(8, 0);
@@ -157,8 +157,9 @@ TEST_P(BackendContract, StoresAMatrixThatWasReadFromAnotherWeight) {
   const PackedWeight& from =
       rig_.Weight(2, 4, 2, {9, 9, 9, 9, 9, 9, 9, 9, 64, 0, 0, 0, 5, 0, 7, 0},
                   WeightLayout::kGateUp);
-  auto to = backend_.AllocateWeight(3, 4, 2, WeightLayout::kGateUp,
-                                    MemoryComponent::kExpertSlots, "the slots");
+  auto to = backend_.AllocateWeight(
+      {.count = 3, .rows = 4, .cols = 2, .layout = WeightLayout::kGateUp},
+      MemoryComponent::kExpertSlots, "the slots");
   ASSERT_OK(to);
   ASSERT_EQ(to->matrix_bytes, from.matrix_bytes);
   std::vector<std::byte> packed(static_cast<size_t>(from.matrix_bytes));
@@ -175,7 +176,7 @@ TEST_P(BackendContract, StoresAMatrixThatWasReadFromAnotherWeight) {
 
 TEST_P(BackendContract, AllocatesMoreMatricesThanALayerHasExperts) {
   const auto slots =
-      backend_.AllocateWeight(kMaxExperts + 1, 1, 2, WeightLayout::kPlain,
+      backend_.AllocateWeight({.count = kMaxExperts + 1, .rows = 1, .cols = 2},
                               MemoryComponent::kExpertSlots, "the slots");
 
   EXPECT_OK(slots);
@@ -204,7 +205,7 @@ TEST_P(BackendContract, SaysWhatItIs) {
 
 TEST_P(BackendContractDeathTest, PackWeightRefusesAnIndexPastTheEnd) {
   auto weight = backend_.AllocateWeight(
-      1, 1, 2, WeightLayout::kPlain, MemoryComponent::kRoutedExperts, "a test");
+      {.rows = 1, .cols = 2}, MemoryComponent::kRoutedExperts, "a test");
   ASSERT_OK(weight);
   const uint16_t host[2] = {0, 0};
 
@@ -213,7 +214,7 @@ TEST_P(BackendContractDeathTest, PackWeightRefusesAnIndexPastTheEnd) {
 
 TEST_P(BackendContractDeathTest, AllocateWeightRefusesAnOddNumberOfColumns) {
   EXPECT_DEATH(
-      (void)backend_.AllocateWeight(1, 1, 3, WeightLayout::kPlain,
+      (void)backend_.AllocateWeight({.rows = 1, .cols = 3},
                                     MemoryComponent::kRoutedExperts, "a test"),
       "cols");
 }

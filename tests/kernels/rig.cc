@@ -111,7 +111,8 @@ const PackedWeight& Rig::Weight(int64_t count, int64_t rows, int64_t cols,
                                 const Floats& values, WeightLayout layout) {
   CHECK(static_cast<int64_t>(values.size()) == count * rows * cols);
   auto weight = backend_->AllocateWeight(
-      count, rows, cols, layout, MemoryComponent::kAttention, "a weight");
+      {.count = count, .rows = rows, .cols = cols, .layout = layout},
+      MemoryComponent::kAttention, "a weight");
   CHECK(weight.ok());
   weights_.push_back(std::make_unique<PackedWeight>(*std::move(weight)));
   std::vector<uint16_t> host(rows * cols);

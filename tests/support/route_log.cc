@@ -120,15 +120,18 @@ class LoggingBackend final : public Backend {
   void Download(Tensor device, void* host) override {
     inner_->Download(device, host);
   }
-  absl::StatusOr<PackedWeight> AllocateWeight(int64_t count, int64_t rows,
-                                              int64_t cols, WeightLayout layout,
+  absl::StatusOr<PackedWeight> AllocateWeight(const WeightShape& shape,
                                               MemoryComponent component,
                                               absl::string_view what) override {
-    return inner_->AllocateWeight(count, rows, cols, layout, component, what);
+    return inner_->AllocateWeight(shape, component, what);
   }
   void PackWeight(const uint16_t* host, int64_t index,
                   PackedWeight& weight) override {
     inner_->PackWeight(host, index, weight);
+  }
+  void PackCodes(const uint8_t* codes, const uint16_t* scales, int64_t index,
+                 PackedWeight& weight) override {
+    inner_->PackCodes(codes, scales, index, weight);
   }
   std::string packed_layout() const override { return inner_->packed_layout(); }
   void StorePacked(const void* packed, int64_t index,

@@ -156,9 +156,10 @@ absl::Status WeightLoader::LoadPlain(TensorRole role, int layer, Fold fold,
 absl::Status WeightLoader::LoadPacked(absl::string_view what, MatrixSize size,
                                       std::span<const MatrixPiece> pieces,
                                       PackedWeight* out) {
-  ASSIGN_OR_RETURN(*out,
-                   backend_.AllocateWeight(1, size.rows, size.cols, size.layout,
-                                           size.component, what));
+  ASSIGN_OR_RETURN(
+      *out, backend_.AllocateWeight(
+                {.rows = size.rows, .cols = size.cols, .layout = size.layout},
+                size.component, what));
   jobs_.Add(out->share_bytes(),
             [this, out, pieces = std::vector(pieces.begin(), pieces.end())](
                 LoadJobs::Scratch* scratch) {

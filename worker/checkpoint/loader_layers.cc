@@ -122,15 +122,17 @@ absl::Status WeightLoader::LoadExperts(int layer, MoeWeights* out) {
   const int64_t hidden = config_.hidden_size;
   const std::string where = absl::StrCat("layers.", layer, ".mlp.experts.");
   ASSIGN_OR_RETURN(out->experts_gate_up,
-                   backend_.AllocateWeight(experts, 2 * shape_.expert_width,
-                                           hidden, WeightLayout::kGateUp,
+                   backend_.AllocateWeight({.count = experts,
+                                            .rows = 2 * shape_.expert_width,
+                                            .cols = hidden,
+                                            .layout = WeightLayout::kGateUp},
                                            MemoryComponent::kRoutedExperts,
                                            absl::StrCat(where, "gate_up")));
-  ASSIGN_OR_RETURN(out->experts_down,
-                   backend_.AllocateWeight(experts, hidden, shape_.expert_width,
-                                           WeightLayout::kPlain,
-                                           MemoryComponent::kRoutedExperts,
-                                           absl::StrCat(where, "down")));
+  ASSIGN_OR_RETURN(
+      out->experts_down,
+      backend_.AllocateWeight(
+          {.count = experts, .rows = hidden, .cols = shape_.expert_width},
+          MemoryComponent::kRoutedExperts, absl::StrCat(where, "down")));
   const int64_t expert_bytes =
       (out->experts_gate_up.share_bytes() + out->experts_down.share_bytes()) /
       experts;

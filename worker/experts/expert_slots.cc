@@ -12,15 +12,18 @@ absl::StatusOr<ExpertSlots> AllocateExpertSlots(Backend& backend,
                                                 absl::string_view what) {
   ExpertSlots slots;
   ASSIGN_OR_RETURN(slots.gate_up,
-                   backend.AllocateWeight(
-                       count, 2 * shape.expert_width, config.hidden_size,
-                       WeightLayout::kGateUp, MemoryComponent::kExpertSlots,
-                       absl::StrCat(what, " gate_up")));
-  ASSIGN_OR_RETURN(
-      slots.down,
-      backend.AllocateWeight(
-          count, config.hidden_size, shape.expert_width, WeightLayout::kPlain,
-          MemoryComponent::kExpertSlots, absl::StrCat(what, " down")));
+                   backend.AllocateWeight({.count = count,
+                                           .rows = 2 * shape.expert_width,
+                                           .cols = config.hidden_size,
+                                           .layout = WeightLayout::kGateUp},
+                                          MemoryComponent::kExpertSlots,
+                                          absl::StrCat(what, " gate_up")));
+  ASSIGN_OR_RETURN(slots.down,
+                   backend.AllocateWeight({.count = count,
+                                           .rows = config.hidden_size,
+                                           .cols = shape.expert_width},
+                                          MemoryComponent::kExpertSlots,
+                                          absl::StrCat(what, " down")));
   return slots;
 }
 

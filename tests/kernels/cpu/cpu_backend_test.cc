@@ -96,7 +96,7 @@ TEST(CpuBackend, RefusesAWeightWhoseSizeOverflows) {
   auto backend = BackendWithLimit(0);
 
   EXPECT_THAT(backend->AllocateWeight(
-                  4096, int64_t{1} << 50, 1024, WeightLayout::kPlain,
+                  {.count = 4096, .rows = int64_t{1} << 50, .cols = 1024},
                   MemoryComponent::kRoutedExperts, "experts"),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("experts needs")));
@@ -106,7 +106,7 @@ TEST(CpuBackend, RefusesAWeightOfTooManyColumns) {
   auto backend = BackendWithLimit(0);
 
   EXPECT_THAT(
-      backend->AllocateWeight(1, 32, 65538, WeightLayout::kPlain,
+      backend->AllocateWeight({.rows = 32, .cols = 65538},
                               MemoryComponent::kAttention, "head"),
       StatusIs(absl::StatusCode::kInvalidArgument,
                HasSubstr("head has 65538 columns; must be at most 65536")));
@@ -116,7 +116,7 @@ TEST(CpuBackend, PadsAWeightToWholeTiles) {
   auto backend = BackendWithLimit(0);
 
   const auto w =
-      backend->AllocateWeight(3, 40, 64, WeightLayout::kPlain,
+      backend->AllocateWeight({.count = 3, .rows = 40, .cols = 64},
                               MemoryComponent::kRoutedExperts, "experts");
 
   ASSERT_OK(w);

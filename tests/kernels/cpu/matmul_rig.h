@@ -63,7 +63,8 @@ inline Bf16s RandomBf16(int64_t count, uint32_t seed) {
 inline PackedWeight Pack(Backend& backend, const Bf16s& host, int64_t count,
                          int64_t rows, int64_t cols, WeightLayout layout) {
   PackedWeight w = *backend.AllocateWeight(
-      count, rows, cols, layout, MemoryComponent::kActivations, "weight");
+      {.count = count, .rows = rows, .cols = cols, .layout = layout},
+      MemoryComponent::kActivations, "weight");
   for (int64_t i = 0; i < count; ++i)
     backend.PackWeight(host.data() + i * rows * cols, i, w);
   return w;

@@ -66,8 +66,9 @@ class Card {
 
   const PackedWeight& Weight(const Bits& bits, int64_t rows, int64_t cols,
                              WeightLayout layout = WeightLayout::kPlain) {
-    auto weight = backend_->AllocateWeight(
-        1, rows, cols, layout, MemoryComponent::kAttention, "a weight");
+    auto weight =
+        backend_->AllocateWeight({.rows = rows, .cols = cols, .layout = layout},
+                                 MemoryComponent::kAttention, "a weight");
     CHECK(weight.ok());
     weights_.push_back(std::make_unique<PackedWeight>(*std::move(weight)));
     backend_->PackWeight(bits.data(), 0, *weights_.back());

@@ -173,7 +173,7 @@ TEST(CudaBackend, RefusesAWeightWiderThanItsStaging) {
   Card card;
 
   EXPECT_THAT(
-      card.backend().AllocateWeight(1, 1, 130, WeightLayout::kPlain,
+      card.backend().AllocateWeight({.rows = 1, .cols = 130},
                                     MemoryComponent::kLmHead, "the head"),
       StatusIs(absl::StatusCode::kInvalidArgument,
                HasSubstr("must be at most 128")));
@@ -266,8 +266,9 @@ TEST(CudaWeights, ComeBackAsTheyWereRead) {
   Card card;
   const PackedWeight& from = card.Weight(RandomBits(4, 40 * 32), 40, 32);
   const Bits packed = Packed(card, from);
-  auto to = card.backend().AllocateWeight(
-      2, 40, 32, WeightLayout::kPlain, MemoryComponent::kExpertSlots, "a slot");
+  auto to =
+      card.backend().AllocateWeight({.count = 2, .rows = 40, .cols = 32},
+                                    MemoryComponent::kExpertSlots, "a slot");
   ASSERT_OK(to);
 
   card.backend().StorePacked(packed.data(), 1, *to);
@@ -282,7 +283,7 @@ TEST(CudaWeights, AreDoneWithHostMemoryOnReturn) {
   Bits host = RandomBits(5, 32 * 16);
   const Bits kept = host;
   auto weight = card.backend().AllocateWeight(
-      1, 32, 16, WeightLayout::kPlain, MemoryComponent::kLmHead, "the head");
+      {.rows = 32, .cols = 16}, MemoryComponent::kLmHead, "the head");
   ASSERT_OK(weight);
 
   card.backend().PackWeight(host.data(), 0, *weight);
@@ -297,7 +298,7 @@ TEST(CudaWeights, MayComeInByThreadsBesideOps) {
   const Bits host = RandomBits(6, 40 * 16);
   const Bits want = Packed(card, card.Weight(host, 40, 16));
   auto weight =
-      card.backend().AllocateWeight(kThreads, 40, 16, WeightLayout::kPlain,
+      card.backend().AllocateWeight({.count = kThreads, .rows = 40, .cols = 16},
                                     MemoryComponent::kExpertSlots, "slots");
   ASSERT_OK(weight);
   const Tensor x = card.Bf16(RandomBits(1, 32), 2, 16);

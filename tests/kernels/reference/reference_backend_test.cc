@@ -37,7 +37,7 @@ TEST(ReferenceBackendTest, MayAllocateAgainWhatWasGivenBack) {
 TEST(ReferenceBackendTest, CountsWeightsAgainstTheLimit) {
   ReferenceBackend backend({.memory_limit_bytes = 1024});
 
-  EXPECT_THAT(backend.AllocateWeight(2, 32, 16, WeightLayout::kPlain,
+  EXPECT_THAT(backend.AllocateWeight({.count = 2, .rows = 32, .cols = 16},
                                      MemoryComponent::kRoutedExperts,
                                      "experts of layer 0"),
               StatusIs(absl::StatusCode::kResourceExhausted,

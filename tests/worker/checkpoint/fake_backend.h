@@ -48,18 +48,13 @@ class FakeBackend : public Backend {
     std::memcpy(host, device.data, Bytes(device));
   }
 
-  absl::StatusOr<PackedWeight> AllocateWeight(int64_t count, int64_t rows,
-                                              int64_t cols, WeightLayout layout,
+  absl::StatusOr<PackedWeight> AllocateWeight(const WeightShape& shape,
                                               MemoryComponent component,
                                               absl::string_view what) override {
-    CHECK(cols % 2 == 0);
-    PackedWeight weight;
-    weight.count = count;
-    weight.rows = rows;
-    weight.cols = cols;
-    weight.layout = layout;
-    weight.matrix_bytes = rows * cols * 2;
-    auto storage = Allocate(count * weight.matrix_bytes, component, what);
+    CHECK(shape.cols % 2 == 0);
+    PackedWeight weight{shape, {}, 0};
+    weight.matrix_bytes = shape.rows * shape.cols * 2;
+    auto storage = Allocate(shape.count * weight.matrix_bytes, component, what);
     if (!storage.ok()) return storage.status();
     weight.storage = *std::move(storage);
     return weight;
@@ -71,6 +66,10 @@ class FakeBackend : public Backend {
     std::memcpy(
         static_cast<char*>(weight.storage.data()) + index * weight.matrix_bytes,
         host, static_cast<size_t>(weight.matrix_bytes));
+  }
+  void PackCodes(const uint8_t*, const uint16_t*, int64_t,
+                 PackedWeight&) override {
+    CheckFailed(__FILE__, __LINE__, "no codes");
   }
   std::string packed_layout() const override { return "rows"; }
   void StorePacked(const void* packed, int64_t index,

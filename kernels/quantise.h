@@ -1,0 +1,45 @@
+#ifndef PHALANX_KERNELS_QUANTISE_H_
+#define PHALANX_KERNELS_QUANTISE_H_
+
+// The whole numbers of int8 and int4 products, the same in every backend.
+//
+// A product of a quantised weight, for one row x and one output n: in each
+// slice
+//   f <- 0;  for each group g in order:
+//     d <- sum over the group's columns of (code[n,k] - zero) * xcode[k] exact
+//     f <- fma(float(d) * xscale[g], scale[n,g], f)                        f32
+// and the slices are added by the tree of Ops::MatMulSliced; where there is one
+// slice, f is the output. |d| < 2^24, so float(d) is exact. What the result is
+// rounded to and how experts are weighted is as for bf16 (ops.h).
+//
+// Everything here is a function of one row of one group, so neither ranks, nor
+// batch, nor cut into chunks can change a bit. Plain functions; any thread.
+
+#include <cstdint>
+
+#include "kernels/weight_format.h"
+
+namespace phalanx {
+
+// The zero point of a weight's codes.
+constexpr int ZeroPoint(WeightFormat format) {
+  return format == WeightFormat::kInt8 ? 128 : 8;
+}
+
+// One row of a weight: bf16 [cols] -> codes [cols], a byte each in int4 too,
+// and bf16 scales [GroupsOf(cols, slices).count]. A group of zeros has scale 0
+// and codes of the zero point. What is not finite gets scale NaN, so every
+// output that it touches is NaN, as in bf16.
+void QuantiseWeightRow(const uint16_t* row, int64_t cols, int slices,
+                       WeightFormat format, uint8_t* codes, uint16_t* scales);
+
+// One group of activations: x [count] f32 -> codes [count] in -127 .. 127.
+// Returns the scale: x ~ scale * code.
+//   m = max |x|;  code = round to nearest even(x * (127 / m));  scale = m / 127
+// m below 2^-100 counts as zero: scale 0, codes 0. Where an x is not finite the
+// scale is NaN.
+float QuantiseActivations(const float* x, int64_t count, int8_t* codes);
+
+}  // namespace phalanx
+
+#endif  // PHALANX_KERNELS_QUANTISE_H_
