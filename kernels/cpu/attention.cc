@@ -17,9 +17,9 @@ namespace {
 // outputs and scores take 240 KiB, which stays in L2.
 constexpr int64_t kTileQueries = 64;
 
-// Segments that wait to be merged, per thread: enough to share out evenly, and
-// the bound of the memory that waits (64 queries, D = 256: 72 KiB each).
-constexpr int64_t kWaitingPartsPerThread = 4;
+// Queries whose segments wait to be merged, per thread: enough to share out
+// evenly, and the bound of the memory that waits (D = 256: 1.1 KiB each).
+constexpr int64_t kWaitingQueriesPerThread = 4 * kTileQueries;
 
 // Rough costs for ForRanges: of one product and sum of an element of a key and
 // of a value with a query's, and of a copied element.
@@ -118,9 +118,10 @@ void AttendTile(const Attention& a, int64_t index) {
 void AttendBySegments(ThreadPool& pool, const Attention& a,
                       const Workload& work) {
   static thread_local Scratch scratch;
+  const int64_t waiting =
+      kWaitingQueriesPerThread * pool.threads() / a.queries();
   const int64_t wave =
-      std::clamp<int64_t>(kWaitingPartsPerThread * pool.threads() / work.tiles,
-                          1, work.most_segments);
+      std::clamp<int64_t>(waiting / work.tiles, 1, work.most_segments);
   float* totals = scratch.Get(work.tiles * (wave + 1) * a.part_floats());
   float* parts = totals + work.tiles * a.part_floats();
   for (int64_t first = 0; first < work.most_segments; first += wave) {

@@ -11,11 +11,16 @@ namespace {
 constexpr int64_t kBlock = kKvBlockTokens;
 constexpr int64_t kBlocksPerSegment = kAttentionSegmentTokens / kBlock;
 
+// Elements of a key or value in a cache line.
+constexpr int64_t kLineElements = 32;
+
+// Starts fetching a line that will be read soon; any address will do.
+inline void Prefetch(const uint16_t* p) { __builtin_prefetch(p, 0, 2); }
+
 // One block of keys or values and the queries that see any of it.
 struct BlockView {
   const uint16_t* data;  // [64, D]
   int64_t start;         // Position of its first token.
-  int64_t present;       // Tokens that the tile's last row sees.
   int64_t first_query;   // Queries before it see none.
 };
 
@@ -26,51 +31,86 @@ int64_t Seen(const AttentionShape& shape, const AttentionTile& tile,
   return std::min(position - start + 1, kBlock);
 }
 
+// Keeps x in a register: GCC would rather load it again for each use, and there
+// is but one load a cycle.
+inline void Hold([[maybe_unused]] F32x16& x) {
+#ifdef __AVX512F__
+  asm("" : "+v"(x.v));
+#endif
+}
+
+// Calls body<kCount>(i) for neighbouring groups of queries i .. i + kCount - 1.
+template <typename Body>
+void ForQueries(int64_t first, int64_t end, const Body& body) {
+  int64_t i = first;
+  for (; i + 8 <= end; i += 8) body.template operator()<8>(i);
+  if (i + 4 <= end) body.template operator()<4>(i), i += 4;
+  if (i + 2 <= end) body.template operator()<2>(i), i += 2;
+  if (i < end) body.template operator()<1>(i);
+}
+
 // The first query at or after `position`.
 int64_t FirstQueryAt(const AttentionShape& shape, const AttentionTile& tile,
                      int64_t position) {
   return std::max<int64_t>(position - tile.first_position, 0) * shape.group();
 }
 
-// Keys first .. first + 15 of the block as [padded / 16, 16 keys, 16], absent
-// ones zeros.
-void WidenKeys(const AttentionShape& shape, const BlockView& block,
-               int64_t first, float* out) {
-  for (int64_t j = 0; j < kLanes; ++j) {
-    const uint16_t* key = block.data + (first + j) * shape.head_size;
-    const bool present = first + j < block.present;
-    for (int64_t d = 0; d < shape.padded(); d += kLanes) {
-      const int64_t n = present ? std::max<int64_t>(shape.head_size - d, 0) : 0;
-      Store(out + (d + j) * kLanes, n > 0 ? LoadPart(key + d, n) : Zero());
-    }
-  }
-}
-
-// Sixteen products of a query with keys that WidenKeys laid out.
-F32x16 ScoreKeys(const float* query, const float* keys, int64_t padded) {
-  F32x16 sums[kLanes];
-  for (int j = 0; j < kLanes; ++j) sums[j] = Zero();
-  for (int64_t d = 0; d < padded; d += kLanes) {
-    const F32x16 part = Load(query + d);
-#pragma GCC unroll 16
-    for (int j = 0; j < kLanes; ++j)
-      sums[j] = Fma(part, Load(keys + (d + j) * kLanes), sums[j]);
-  }
-  return HorizontalSums(sums);
-}
-
-void ScoreBlock(const AttentionShape& shape, const BlockView& block,
-                int64_t queries, const AttentionRoom& room) {
+// Sixteen products: of kCount queries with the 16 / kCount keys at `keys`, put
+// into the queries' rows of `scores`. Each is sixteen chains and the fixed tree
+// of vec.h. A key is widened for all queries at once, in registers. Asks for as
+// much memory at `ahead` as it reads of the keys.
+template <int kCount>
+void ScoreKeys(const AttentionShape& shape, const float* queries,
+               const uint16_t* keys, const uint16_t* ahead, float* scores) {
+  constexpr int kKeys = kLanes / kCount;
+  const int64_t size = shape.head_size;
   const int64_t padded = shape.padded();
-  const F32x16 scale = Broadcast(shape.scale);
-  for (int64_t first = 0; first < block.present; first += kLanes) {
-    WidenKeys(shape, block, first, room.keys);
-    for (int64_t i = block.first_query; i < queries; ++i) {
-      const F32x16 scores =
-          ScoreKeys(room.queries + i * padded, room.keys, padded);
-      Store(room.scores + i * kBlock + first, scores * scale);
+  F32x16 sums[kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) sums[i] = Zero();
+  const auto add = [&](int64_t d, const auto& load) {
+    F32x16 parts[kKeys];
+#pragma GCC unroll 16
+    for (int j = 0; j < kKeys; ++j) parts[j] = load(keys + j * size + d);
+#pragma GCC unroll 16
+    for (int i = 0; i < kCount; ++i) {
+      F32x16 query = Load(queries + i * padded + d);
+      Hold(query);
+#pragma GCC unroll 16
+      for (int j = 0; j < kKeys; ++j)
+        sums[i * kKeys + j] = Fma(query, parts[j], sums[i * kKeys + j]);
     }
+  };
+  int64_t d = 0;
+  for (; d + kLanes <= size; d += kLanes) {
+#pragma GCC unroll 8
+    for (int line = 0; line < (kKeys + 1) / 2; ++line)
+      Prefetch(ahead + d * kKeys + line * kLineElements);
+    add(d, [](const uint16_t* key) { return Load(key); });
   }
+  if (d < size)
+    add(d, [&](const uint16_t* key) { return LoadTail(key, size - d); });
+  alignas(64) float lanes[kLanes];
+  Store(lanes, HorizontalSums(sums) * Broadcast(shape.scale));
+  for (int i = 0; i < kCount; ++i)
+    std::memcpy(scores + i * kBlock, lanes + i * kKeys, kKeys * sizeof(float));
+}
+
+// Scores of the block's keys; those that a query does not see are undefined,
+// and so are those of absent keys, whose memory is read. The values will be
+// asked for next.
+void ScoreBlock(const AttentionShape& shape, const AttentionTile& tile,
+                const BlockView& keys, const BlockView& values, int64_t queries,
+                const AttentionRoom& room) {
+  const auto score = [&]<int kCount>(int64_t i) {
+    const int64_t seen = Seen(shape, tile, keys.start, i + kCount - 1);
+    for (int64_t j = 0; j < seen; j += kLanes / kCount)
+      ScoreKeys<kCount>(shape, room.queries + i * shape.padded(),
+                        keys.data + j * shape.head_size,
+                        values.data + j * shape.head_size,
+                        room.scores + i * kBlock + j);
+  };
+  ForQueries(keys.first_query, queries, score);
 }
 
 // Takes one query's `seen` new scores into its running maximum and sum, and
@@ -100,83 +140,72 @@ float UpdateSoftmax(float* scores, int64_t seen, float* max, float* sums) {
   return FirstLane(factor);
 }
 
-// Values of the block, dimensions d .. d + 31, as [present, 32].
-void WidenValues(const AttentionShape& shape, const BlockView& block, int64_t d,
-                 float* out) {
-  const int64_t low = shape.head_size - d;
-  const int64_t high = std::max<int64_t>(low - kLanes, 0);
-  for (int64_t j = 0; j < block.present; ++j) {
-    const uint16_t* value = block.data + j * shape.head_size + d;
-    Store(out + j * kDimStep, LoadPart(value, low));
-    Store(out + j * kDimStep + kLanes,
-          high > 0 ? LoadPart(value + kLanes, high) : Zero());
-  }
-}
-
 // output <- output * correction + probabilities * values for kCount queries,
 // two vectors of dimensions each: one chain per element in order of position.
-// Queries see different numbers of positions; each stops at its own.
-template <int kCount>
-void AddValues(const float* values, const float* probabilities,
-               const float* correction, const int64_t* seen, int64_t padded,
+// Queries see different numbers of positions; each stops at its own. `width`
+// dimensions exist, up to 32; kWhole says that all do. Asks for one line at
+// `ahead` a position.
+template <int kCount, bool kWhole>
+void AddValues(const uint16_t* values, int64_t stride, int64_t width,
+               const float* probabilities, const float* correction,
+               const int64_t* seen, int64_t padded, const uint16_t* ahead,
                float* output) {
   F32x16 low[kCount];
   F32x16 high[kCount];
+#pragma GCC unroll 8
   for (int i = 0; i < kCount; ++i) {
     const F32x16 factor = Broadcast(correction[i]);
     low[i] = Load(output + i * padded) * factor;
     high[i] = Load(output + i * padded + kLanes) * factor;
   }
-  // Positions ascend with the queries, so the first sees the fewest.
-  for (int64_t j = 0; j < seen[0]; ++j) {
-    const F32x16 v_low = Load(values + j * kDimStep);
-    const F32x16 v_high = Load(values + j * kDimStep + kLanes);
+  const auto add = [&](int64_t j, const auto& takes) {
+    const uint16_t* value = values + j * stride;
+    const F32x16 v_low = kWhole ? Load(value) : LoadPart(value, width);
+    const F32x16 v_high = kWhole ? Load(value + kLanes)
+                          : width > kLanes
+                              ? LoadPart(value + kLanes, width - kLanes)
+                              : Zero();
 #pragma GCC unroll 8
     for (int i = 0; i < kCount; ++i) {
+      if (!takes(i)) continue;
       const F32x16 p = Broadcast(probabilities[i * kBlock + j]);
       low[i] = Fma(p, v_low, low[i]);
       high[i] = Fma(p, v_high, high[i]);
     }
+  };
+  // Positions ascend with the queries, so the first sees the fewest.
+  int64_t j = 0;
+  for (; j < seen[0]; ++j) {
+    Prefetch(ahead + j * kLineElements);
+    add(j, [](int) { return true; });
   }
+  for (; j < seen[kCount - 1]; ++j) add(j, [&](int i) { return j < seen[i]; });
 #pragma GCC unroll 8
   for (int i = 0; i < kCount; ++i) {
-    for (int64_t j = seen[0]; j < seen[i]; ++j) {
-      const F32x16 p = Broadcast(probabilities[i * kBlock + j]);
-      low[i] = Fma(p, Load(values + j * kDimStep), low[i]);
-      high[i] = Fma(p, Load(values + j * kDimStep + kLanes), high[i]);
-    }
     Store(output + i * padded, low[i]);
     Store(output + i * padded + kLanes, high[i]);
   }
 }
 
+// The keys at `next` will be asked for after this: as many lines as there are
+// positions, for each step of dimensions.
 void AddBlockValues(const AttentionShape& shape, const AttentionTile& tile,
-                    const BlockView& block, int64_t queries,
-                    const AttentionRoom& room, float* output) {
-  constexpr int64_t kTogether = 8;
+                    const BlockView& block, const uint16_t* next,
+                    int64_t queries, const AttentionRoom& room, float* output) {
   const int64_t padded = shape.padded();
   for (int64_t d = 0; d < padded; d += kDimStep) {
-    WidenValues(shape, block, d, room.values);
-    for (int64_t i = block.first_query; i < queries;) {
-      int64_t seen[kTogether];
-      const int64_t left = std::min(queries - i, kTogether);
-      for (int64_t n = 0; n < left; ++n)
+    const int64_t width = shape.head_size - d;
+    const auto add = [&]<int kCount>(int64_t i) {
+      int64_t seen[kCount];
+      for (int n = 0; n < kCount; ++n)
         seen[n] = Seen(shape, tile, block.start, i + n);
-      const auto add = [&]<int kCount>() {
-        AddValues<kCount>(room.values, room.scores + i * kBlock,
-                          room.correction + i, seen, padded,
-                          output + i * padded + d);
-        i += kCount;
-      };
-      if (left == kTogether)
-        add.template operator()<kTogether>();
-      else if (left >= 4)
-        add.template operator()<4>();
-      else if (left >= 2)
-        add.template operator()<2>();
-      else
-        add.template operator()<1>();
-    }
+      const auto add_values = width >= kDimStep ? AddValues<kCount, true>
+                                                : AddValues<kCount, false>;
+      add_values(block.data + d, shape.head_size, width,
+                 room.scores + i * kBlock, room.correction + i, seen, padded,
+                 next + d * kBlock, output + i * padded + d);
+    };
+    ForQueries(block.first_query, queries, add);
   }
 }
 
@@ -187,8 +216,7 @@ int64_t Aligned(int64_t floats) {
 }  // namespace
 
 int64_t AttentionRoom::Floats(int64_t queries, int64_t padded) {
-  return queries * (padded + kBlock + kLanes) + Aligned(queries) +
-         kLanes * padded + kBlock * kDimStep;
+  return queries * (padded + kBlock + kLanes) + Aligned(queries);
 }
 
 AttentionRoom AttentionRoom::In(float* memory, int64_t queries,
@@ -198,8 +226,6 @@ AttentionRoom AttentionRoom::In(float* memory, int64_t queries,
   room.scores = room.queries + queries * padded;
   room.sums = room.scores + queries * kBlock;
   room.correction = room.sums + queries * kLanes;
-  room.keys = room.correction + Aligned(queries);
-  room.values = room.keys + kLanes * padded;
   return room;
 }
 
@@ -229,22 +255,25 @@ void AttendSegment(const AttentionShape& shape, const AttentionTile& tile,
   std::fill_n(part.max, queries, -exact::kInfinity);
   std::memset(room.sums, 0, queries * kLanes * sizeof(float));
   std::memset(part.output, 0, queries * shape.padded() * sizeof(float));
-  for (int64_t b = 0; b < kBlocksPerSegment; ++b) {
-    const int64_t index = segment * kBlocksPerSegment + b;
-    const int64_t start = index * kBlock;
-    if (start > tile.last_position()) break;
-    BlockView block;
-    block.data = keys.row<uint16_t>(table[index]) + head_offset;
-    block.start = start;
-    block.present = std::min(tile.last_position() - start + 1, kBlock);
-    block.first_query = FirstQueryAt(shape, tile, start);
-    ScoreBlock(shape, block, queries, room);
-    for (int64_t i = block.first_query; i < queries; ++i)
-      room.correction[i] =
-          UpdateSoftmax(room.scores + i * kBlock, Seen(shape, tile, start, i),
-                        part.max + i, room.sums + i * kLanes);
-    block.data = values.row<uint16_t>(table[index]) + head_offset;
-    AddBlockValues(shape, tile, block, queries, room, part.output);
+  const int64_t last = tile.last_position() / kBlock;
+  const int64_t first = segment * kBlocksPerSegment;
+  for (int64_t b = first; b <= std::min(last, first + kBlocksPerSegment - 1);
+       ++b) {
+    const auto view = [&](const Tensor& cache) {
+      return BlockView{.data = cache.row<uint16_t>(table[b]) + head_offset,
+                       .start = b * kBlock,
+                       .first_query = FirstQueryAt(shape, tile, b * kBlock)};
+    };
+    const BlockView block_keys = view(keys);
+    const BlockView block_values = view(values);
+    ScoreBlock(shape, tile, block_keys, block_values, queries, room);
+    for (int64_t i = block_keys.first_query; i < queries; ++i)
+      room.correction[i] = UpdateSoftmax(room.scores + i * kBlock,
+                                         Seen(shape, tile, block_keys.start, i),
+                                         part.max + i, room.sums + i * kLanes);
+    const uint16_t* next =
+        keys.row<uint16_t>(table[std::min(b + 1, last)]) + head_offset;
+    AddBlockValues(shape, tile, block_values, next, queries, room, part.output);
   }
   for (int64_t i = 0; i < queries; ++i)
     part.sum[i] = HorizontalSum(Load(room.sums + i * kLanes));

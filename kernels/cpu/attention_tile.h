@@ -63,8 +63,6 @@ struct AttentionRoom {
   float* scores;      // [queries, 64]; then the probabilities
   float* correction;  // [queries]
   float* sums;        // [queries, 16]
-  float* keys;        // 16 keys, [padded / 16, 16, 16]
-  float* values;      // 64 values, [64, kDimStep]
 
   static int64_t Floats(int64_t queries, int64_t padded);
   static AttentionRoom In(float* memory, int64_t queries, int64_t padded);

@@ -16,6 +16,10 @@ namespace {
 constexpr double kNsPerStateElement = 0.1;
 constexpr double kNsPerGate = 4.0;
 
+// How far ahead of the state's rows that are read the following ones are asked
+// for: states lie head after head, and a decode step walks through all of them.
+constexpr int64_t kAheadFloats = 4096;
+
 // One value head of one sequence, sixteen of its columns.
 struct Columns {
   int64_t key_size;      // Dk
@@ -32,7 +36,7 @@ struct Inputs {
 
 // Sixteen rows of s times k and times q, `parts` vectors each. kParts is their
 // number where it is known, and then k and q stay in registers.
-template <int kParts>
+template <int kParts, int64_t kAhead>
 void ReadRows(const float* s, const float* k, const float* q, int64_t parts,
               F32x16* with_k, F32x16* with_q) {
   constexpr int kHeld = kParts > 0 ? kParts : 1;
@@ -45,6 +49,11 @@ void ReadRows(const float* s, const float* k, const float* q, int64_t parts,
   }
   for (int64_t j = 0; j < kLanes; ++j) {
     const float* row = s + j * parts * kLanes;
+    if (kAhead > 0) {
+#pragma GCC unroll 8
+      for (int p = 0; p < kParts; ++p)
+        __builtin_prefetch(row + kAhead + p * kLanes, 1, 3);
+    }
     F32x16 sum_k = Zero();
     F32x16 sum_q = Zero();
 #pragma GCC unroll 8
@@ -87,13 +96,13 @@ void WriteRows(const float* k, const float* delta, F32x16 e, int64_t parts,
 //   m = e (S k), delta = beta (v - m), y = e (S q) + delta (k q),
 //   S <- e S + delta k^T
 // which reads S before it is written, once for both products.
-template <int kParts>
+template <int kParts, int64_t kAhead>
 void Step(const Columns& columns, const float* q, const float* k, F32x16 v,
           float g, float beta, float* s, float* y) {
   const int64_t parts = kParts > 0 ? kParts : columns.parts;
   F32x16 with_k[kLanes];
   F32x16 with_q[kLanes];
-  ReadRows<kParts>(s, k, q, parts, with_k, with_q);
+  ReadRows<kParts, kAhead>(s, k, q, parts, with_k, with_q);
   F32x16 k_times_q = Zero();
   for (int64_t p = 0; p < parts; ++p)
     k_times_q = Fma(Load(k + p * kLanes), Load(q + p * kLanes), k_times_q);
@@ -123,41 +132,52 @@ void WalkTokens(const Columns& columns, const Inputs& in, float* s,
                 float* room) {
   float* k_room = room;
   float* q_room = room + columns.parts * kLanes;
-  for (int64_t t = 0; t < in.q.dims[0]; ++t) {
+  const int64_t rows = in.q.dims[0];
+  for (int64_t t = 0; t < rows; ++t) {
     const float* k =
         Padded(in.k.row<float>(t) + columns.query_offset, columns, k_room);
     const float* q =
         Padded(in.q.row<float>(t) + columns.query_offset, columns, q_room);
     const F32x16 v =
         LoadPart(in.v.row<float>(t) + columns.value_offset, columns.count);
-    Step<kParts>(columns, q, k, v, in.g.row<float>(t)[columns.head],
-                 in.beta.row<float>(t)[columns.head], s,
-                 in.y.row<float>(t) + columns.value_offset);
+    const float g = in.g.row<float>(t)[columns.head];
+    const float beta = in.beta.row<float>(t)[columns.head];
+    float* y = in.y.row<float>(t) + columns.value_offset;
+    if (t + 1 < rows)
+      Step<kParts, 0>(columns, q, k, v, g, beta, s, y);
+    else
+      Step<kParts, kAheadFloats>(columns, q, k, v, g, beta, s, y);
   }
 }
 
-// state: the columns' rows of S, [count, Dk].
+void WalkTokens(const Columns& columns, const Inputs& in, float* s,
+                float* room) {
+  switch (columns.parts) {
+    case 1:
+      return WalkTokens<1>(columns, in, s, room);
+    case 8:
+      return WalkTokens<8>(columns, in, s, room);
+    default:
+      return WalkTokens<0>(columns, in, s, room);
+  }
+}
+
+// state: the columns' rows of S, [count, Dk]. They are worked on in place where
+// they are whole vectors, else in a copy padded by zeros.
 void AdvanceColumns(const Columns& columns, const Inputs& in, bool fresh,
                     float* state) {
   static thread_local Scratch scratch;
   const int64_t stride = columns.parts * kLanes;
-  float* s = scratch.Get((kLanes + 2) * stride);
-  std::memset(s, 0, kLanes * stride * sizeof(float));
   const size_t bytes = columns.key_size * sizeof(float);
-  if (!fresh)
-    for (int64_t j = 0; j < columns.count; ++j)
-      std::memcpy(s + j * stride, state + j * columns.key_size, bytes);
-  float* room = s + kLanes * stride;
-  switch (columns.parts) {
-    case 1:
-      WalkTokens<1>(columns, in, s, room);
-      break;
-    case 8:
-      WalkTokens<8>(columns, in, s, room);
-      break;
-    default:
-      WalkTokens<0>(columns, in, s, room);
-  }
+  if (fresh) std::memset(state, 0, columns.count * bytes);
+  float* room = scratch.Get((kLanes + 2) * stride);
+  float* s = room + 2 * stride;
+  if (columns.count == kLanes && columns.key_size == stride)
+    return WalkTokens(columns, in, state, room);
+  std::memset(s, 0, kLanes * stride * sizeof(float));
+  for (int64_t j = 0; j < columns.count; ++j)
+    std::memcpy(s + j * stride, state + j * columns.key_size, bytes);
+  WalkTokens(columns, in, s, room);
   for (int64_t j = 0; j < columns.count; ++j)
     std::memcpy(state + j * columns.key_size, s + j * stride, bytes);
 }
