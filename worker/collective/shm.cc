@@ -11,6 +11,7 @@
 #include "worker/collective/shm_formation.h"
 #include "worker/collective/shm_segment.h"
 #include "worker/collective/shm_steps.h"
+#include "worker/collective/stream_copy.h"
 #include "worker/collective/sum_tree.h"
 
 namespace phalanx {
@@ -20,6 +21,8 @@ constexpr int64_t kMaxBroadcastBytes = int64_t{16} << 20;
 // Up to here every rank adds all planes itself, which saves a step; above, each
 // adds and rounds one block and all read the results, which divides the work.
 constexpr int64_t kOneShotBytes = int64_t{4} << 10;
+// The same where lines travel far: how many bytes of others a rank may read.
+constexpr int64_t kFarOneShotBytes = int64_t{8} << 10;
 
 class ShmCollective final : public Collective {
  public:
@@ -29,6 +32,7 @@ class ShmCollective final : public Collective {
         rank_(config.rank),
         size_(config.size),
         slot_bytes_(config.slot_bytes),
+        distance_(config.distance),
         steps_(*segment_, rank_, *peers_, config.spin) {}
 
   int rank() const override { return rank_; }
@@ -51,11 +55,12 @@ class ShmCollective final : public Collective {
     for (int64_t first = 0; first < bytes; first += slot_bytes_) {
       const int64_t length = std::min(slot_bytes_, bytes - first);
       if (!steps_.Enter()) return;
-      std::memcpy(MySlot(), mine.row<char>(0) + first, length);
+      Show(MySlot(), mine.row<char>(0) + first, length);
       steps_.Publish(tag);
       if (!steps_.AwaitAll()) return;
       for (int r = 0; r < size_; ++r)
-        std::memcpy(all.row<char>(0) + r * bytes + first, Slot(r), length);
+        std::memcpy(all.row<char>(0) + r * bytes + first,
+                    r == rank_ ? mine.row<char>(0) + first : Slot(r), length);
     }
   }
 
@@ -82,6 +87,25 @@ class ShmCollective final : public Collective {
   absl::Status status() const override { return GroupStatus(*segment_); }
 
  private:
+  // The same on every rank.
+  bool far() const {
+    return distance_ == ShmDistance::kMeasured
+               ? steps_.far()
+               : distance_ == ShmDistance::kFar;
+  }
+  bool IsOneShot(int64_t bytes) const {
+    return far() ? (size_ - 1) * bytes <= kFarOneShotBytes
+                 : bytes <= kOneShotBytes;
+  }
+
+  // Puts bytes into this rank's slot, where others will read them.
+  void Show(void* slot, const void* from, int64_t bytes) const {
+    if (far())
+      StreamCopy(slot, from, bytes);
+    else
+      std::memcpy(slot, from, bytes);
+  }
+
   char* Slot(int rank) const { return segment_->slot(rank, steps_.parity()); }
   char* MySlot() const { return Slot(rank_); }
 
@@ -91,47 +115,66 @@ class ShmCollective final : public Collective {
     const int64_t slot_count = slot_bytes_ / int64_t{sizeof(float)};
     for (int64_t first = 0; first < count; first += slot_count) {
       const int64_t length = std::min(slot_count, count - first);
-      if (!steps_.Enter()) return;
-      std::memcpy(MySlot(), partial + first, length * sizeof(float));
-      steps_.Publish(tag);
-      if (!steps_.AwaitAll()) return;
-      if (length * int64_t{sizeof(float)} <= kOneShotBytes) {
-        SumRange(0, length, out + first);
-      } else if (!ReduceByBlocks(tag, length, out + first)) {
-        return;
-      }
+      const bool whole =
+          IsOneShot(length * int64_t{sizeof(float)})
+              ? ReduceAtOnce(tag, partial + first, length, out + first)
+              : ReduceByBlocks(tag, partial + first, length, out + first);
+      if (!whole) return;
     }
   }
 
-  // out[0, count) = the sum of elements [first, first + count) of all slots.
+  // Everyone shows its plane and adds all.
   template <typename Out>
-  void SumRange(int64_t first, int64_t count, Out* out) const {
-    std::array<const float*, kMaxRanks> planes;
-    for (int r = 0; r < size_; ++r)
-      planes[r] = reinterpret_cast<const float*>(Slot(r)) + first;
-    SumPlanes({planes.data(), static_cast<size_t>(size_)}, count, out);
+  bool ReduceAtOnce(CallTag tag, const float* partial, int64_t count,
+                    Out* out) {
+    if (!steps_.Enter()) return false;
+    Show(Plane(rank_), partial, count * sizeof(float));
+    steps_.Publish(tag);
+    if (!steps_.AwaitAll()) return false;
+    SumBlock(partial, 0, count, out);
+    return true;
   }
 
-  // The second step of a large reduction. Rank r adds block r and puts the
-  // result where its own plane of that block was, which nobody else reads.
+  // Rank r adds block r: nobody else needs its own plane of it, so the result
+  // takes that place in its slot.
   template <typename Out>
-  bool ReduceByBlocks(CallTag tag, int64_t count, Out* out) {
+  bool ReduceByBlocks(CallTag tag, const float* partial, int64_t count,
+                      Out* out) {
     constexpr int64_t kLineCount = kLineBytes / sizeof(float);
     const int64_t block =
         (count + size_ * kLineCount - 1) / (size_ * kLineCount) * kLineCount;
     const auto first = [&](int r) { return std::min(r * block, count); };
     const auto length = [&](int r) { return first(r + 1) - first(r); };
-    const auto result = [&](int r) {
-      return reinterpret_cast<float*>(Slot(r)) + first(r);
-    };
-    SumRange(first(rank_), length(rank_), out + first(rank_));
-    std::memcpy(result(rank_), out + first(rank_), length(rank_) * sizeof(Out));
+    if (!steps_.Enter()) return false;
+    for (int r = 0; r < size_; ++r)
+      if (r != rank_)
+        Show(Plane(rank_) + first(r), partial + first(r),
+             length(r) * sizeof(float));
+    steps_.Publish(tag);
+    if (!steps_.AwaitAll()) return false;
+    SumBlock(partial, first(rank_), length(rank_), out);
+    Show(Plane(rank_) + first(rank_), out + first(rank_),
+         length(rank_) * sizeof(Out));
     steps_.Publish(tag);
     if (!steps_.AwaitAll()) return false;
     for (int r = 0; r < size_; ++r)
       if (r != rank_)
-        std::memcpy(out + first(r), result(r), length(r) * sizeof(Out));
+        std::memcpy(out + first(r), Plane(r) + first(r),
+                    length(r) * sizeof(Out));
     return true;
+  }
+
+  float* Plane(int rank) const { return reinterpret_cast<float*>(Slot(rank)); }
+
+  // out[first, first + count) = the sum of these elements of every plane; this
+  // rank's own is `partial`.
+  template <typename Out>
+  void SumBlock(const float* partial, int64_t first, int64_t count,
+                Out* out) const {
+    std::array<const float*, kMaxRanks> planes;
+    for (int r = 0; r < size_; ++r)
+      planes[r] = (r == rank_ ? partial : Plane(r)) + first;
+    SumPlanes({planes.data(), static_cast<size_t>(size_)}, count, out + first);
   }
 
   // Pieces carry their number in the tag and the whole length beside it. Rank 0
@@ -181,6 +224,7 @@ class ShmCollective final : public Collective {
   const int rank_;
   const int size_;
   const int64_t slot_bytes_;
+  const ShmDistance distance_;
   ShmSteps steps_;
 };
 

@@ -20,7 +20,7 @@ namespace phalanx {
 namespace {
 
 // "phalanx" and the version of the layout.
-constexpr uint64_t kMagic = 0x7068616c616e7802;
+constexpr uint64_t kMagic = 0x7068616c616e7803;
 constexpr char kNamePrefix[] = "/phalanx-";
 constexpr size_t kMaxNameBytes = 100;
 

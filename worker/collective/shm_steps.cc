@@ -20,6 +20,8 @@ namespace {
 constexpr auto kSpinTime = std::chrono::microseconds(50);
 // Between two looks at the clock, which may cost 100 ns; a pause is 10 to 50.
 constexpr int kPausesPerLook = 64;
+// Rarely enough to cost nothing; a second of decode has tens of thousands.
+constexpr uint32_t kStepsPerProbe = 64;
 // Before sleeping where spinning is forbidden.
 constexpr int kYields = 8;
 // Between two looks for the dead.
@@ -102,10 +104,14 @@ bool ShmSteps::Enter() {
 void ShmSteps::Publish(CallTag tag) {
   ++step_;
   tag_ = tag;
+  seen_[rank_] = step_;
   RankLine& line = segment_.line(rank_);
   line.tags[step_ & 1].store(tag, std::memory_order_relaxed);
-  line.taken_nanoseconds[step_ & 1].store(NowNanoseconds(),
-                                          std::memory_order_relaxed);
+  if (step_ == arrival_)
+    line.arrival_nanoseconds[parity_].store(NowNanoseconds(),
+                                            std::memory_order_relaxed);
+  if (step_ % kStepsPerProbe == 0)
+    line.probe.store(step_, std::memory_order_relaxed);
   line.step.store(step_);
   // In one order with the sleeper, which counts itself before it looks at the
   // step for the last time: either it sees the step or we see it.
@@ -113,8 +119,10 @@ void ShmSteps::Publish(CallTag tag) {
 }
 
 void ShmSteps::PublishBroadcast(CallTag tag, int64_t bytes) {
+  far_ = distance_.far();
   segment_.line(rank_).broadcast_bytes[(step_ + 1) & 1].store(
-      static_cast<uint64_t>(bytes), std::memory_order_relaxed);
+      static_cast<uint64_t>(bytes) | (far_ ? kFarBit : 0),
+      std::memory_order_relaxed);
   Publish(tag);
 }
 
@@ -123,37 +131,49 @@ bool ShmSteps::AwaitAll() {
     if (!Await(r, step_) || !CheckTag(r)) return false;
   // Ranks arrive in a call's first step; what follows they do together.
   if (step_ == arrival_) skew_seconds_ = MeasureSkew();
+  if (step_ % kStepsPerProbe == 0 && rank_ == 0 && size_ > 1) MeasureDistance();
   return true;
+}
+
+// CPUs are shared out node by node, so the other half is the farther one.
+void ShmSteps::MeasureDistance() {
+  const int64_t start = NowNanoseconds();
+  segment_.line(size_ / 2).probe.load();
+  distance_.Vote(1e-9 * static_cast<double>(NowNanoseconds() - start));
 }
 
 double ShmSteps::MeasureSkew() const {
   int64_t first = std::numeric_limits<int64_t>::max();
   int64_t last = std::numeric_limits<int64_t>::min();
   for (int r = 0; r < size_; ++r) {
-    const int64_t taken = segment_.line(r).taken_nanoseconds[step_ & 1].load(
+    const int64_t arrival = segment_.line(r).arrival_nanoseconds[parity_].load(
         std::memory_order_relaxed);
-    first = std::min(first, taken);
-    last = std::max(last, taken);
+    first = std::min(first, arrival);
+    last = std::max(last, arrival);
   }
   return 1e-9 * static_cast<double>(last - first);
 }
 
-bool ShmSteps::AwaitRoot() { return Await(0, step_) && CheckTag(0); }
-
-uint64_t ShmSteps::broadcast_bytes() const {
-  return segment_.line(0).broadcast_bytes[step_ & 1].load(
+bool ShmSteps::AwaitRoot() {
+  if (!Await(0, step_) || !CheckTag(0)) return false;
+  const uint64_t shown = segment_.line(0).broadcast_bytes[step_ & 1].load(
       std::memory_order_relaxed);
+  far_ = (shown & kFarBit) != 0;
+  broadcast_bytes_ = shown & ~kFarBit;
+  return true;
 }
 
-bool ShmSteps::Reached(int rank, uint32_t step) const {
-  return static_cast<int32_t>(segment_.line(rank).step.load() - step) >= 0;
+bool ShmSteps::Reached(int rank, uint32_t step) {
+  if (static_cast<int32_t>(seen_[rank] - step) >= 0) return true;
+  seen_[rank] = segment_.line(rank).step.load();
+  return static_cast<int32_t>(seen_[rank] - step) >= 0;
 }
 
 bool ShmSteps::Await(int rank, uint32_t step) {
   return Reached(rank, step) || SpinFor(rank, step) || SleepFor(rank, step);
 }
 
-bool ShmSteps::SpinFor(int rank, uint32_t step) const {
+bool ShmSteps::SpinFor(int rank, uint32_t step) {
   if (!spin_) {
     for (int i = 0; i < kYields; ++i) {
       sched_yield();

@@ -1,12 +1,14 @@
 #ifndef PHALANX_WORKER_COLLECTIVE_SHM_STEPS_H_
 #define PHALANX_WORKER_COLLECTIVE_SHM_STEPS_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
 #include "absl/status/status.h"
 #include "common/mutex.h"
 #include "worker/collective/call.h"
+#include "worker/collective/distance.h"
 #include "worker/collective/peer_watch.h"
 #include "worker/collective/shm_segment.h"
 
@@ -42,7 +44,9 @@ class ShmSteps {
         peers_(peers),
         spin_(spin),
         step_(segment.line(rank).step.load()),
-        arrival_(step_) {}
+        arrival_(step_) {
+    seen_.fill(step_);
+  }
 
   // Tells the others that this rank takes no more steps.
   ~ShmSteps();
@@ -57,7 +61,8 @@ class ShmSteps {
 
   // Takes a step of this call.
   void Publish(CallTag tag);
-  // On rank 0, a step that shows the length of a whole broadcast.
+  // On rank 0, a step that shows the length of a whole broadcast, and whether
+  // lines travel far.
   void PublishBroadcast(CallTag tag, int64_t bytes);
 
   // Waits until all, or rank 0, have taken the step last published, and checks
@@ -65,28 +70,33 @@ class ShmSteps {
   bool AwaitAll();
   bool AwaitRoot();
 
-  // Between the first and the last rank's taking of the step that AwaitAll saw
-  // last; 0 before.
+  // Whether lines travel far between ranks: the same on all, since it changes
+  // with broadcasts alone.
+  bool far() const { return far_; }
+
+  // Between the first and the last rank's arrival in the call that AwaitAll was
+  // last used in; 0 before.
   double skew_seconds() const { return skew_seconds_; }
 
   // Whom this rank sleeps for just now; -1: nobody. Any thread.
   int awaited_rank() const { return awaited_rank_.load(); }
 
   // What rank 0 showed at this step. After AwaitRoot.
-  uint64_t broadcast_bytes() const;
+  uint64_t broadcast_bytes() const { return broadcast_bytes_; }
 
   // EndGroup, from any thread.
   void Abort(const Loss& loss);
 
  private:
   bool over() const { return segment_.header().over.load() != 0; }
-  bool Reached(int rank, uint32_t step) const;
+  bool Reached(int rank, uint32_t step);
   bool Await(int rank, uint32_t step);
-  bool SpinFor(int rank, uint32_t step) const;
+  bool SpinFor(int rank, uint32_t step);
   bool SleepFor(int rank, uint32_t step);
   bool SleepUntil(int rank, uint32_t step);
   bool CheckTag(int rank);
   double MeasureSkew() const;
+  void MeasureDistance();
   // The lowest rank that will take no more steps, and why; false if none.
   bool FindLoss(Loss& loss) const;
 
@@ -99,9 +109,15 @@ class ShmSteps {
   // Numbers wrap; they are only compared over short distances.
   uint32_t step_;     // Last one published.
   uint32_t arrival_;  // First one of this call.
+  // The last step seen of each rank: what is known needs no look at its line,
+  // which it may just be writing.
+  std::array<uint32_t, kMaxRanks> seen_;
   int parity_ = 0;
   CallTag tag_ = 0;
   double skew_seconds_ = 0;
+  uint64_t broadcast_bytes_ = 0;
+  Distance distance_;  // Rank 0.
+  bool far_ = false;
 
   std::atomic<int> awaited_rank_{-1};
 

@@ -19,13 +19,20 @@ constexpr bool IsGroupSize(int size) {
 // Each element is a chain of its own, so the bits depend neither on `count` nor
 // on the width of the vector unit.
 //   planes  N = 1, 2, 4, 8 or 16 arrays of `count` f32; may overlap each other
-//   out     `count` elements, apart from every plane
-// Any thread.
+//   out     `count` elements; apart from every plane, or, in f32, one of them
+// In the widest vectors that this processor has. Any thread.
 void SumPlanes(std::span<const float* const> planes, int64_t count, float* out);
 
 // The same, rounded once to bf16 (nearest, ties to even).
 void SumPlanes(std::span<const float* const> planes, int64_t count,
                uint16_t* out);
+
+// The same in the vectors that every processor of the architecture has: what
+// SumPlanes does where there are no wider ones.
+void SumPlanesPortably(std::span<const float* const> planes, int64_t count,
+                       float* out);
+void SumPlanesPortably(std::span<const float* const> planes, int64_t count,
+                       uint16_t* out);
 
 }  // namespace phalanx
 

@@ -36,6 +36,29 @@ TEST_P(SumTree, AddsNeighboursInPairsToTheBit) {
   EXPECT_EQ(std::memcmp(sum.data(), want.data(), 1003 * sizeof(float)), 0);
 }
 
+TEST_P(SumTree, MayBeWrittenOverAPlane) {
+  auto planes = Planes(GetParam(), 1003);
+  const auto want = PairwiseSum(planes);
+
+  SumPlanes(Pointers(planes), 1003, planes.back().data());
+
+  EXPECT_EQ(std::memcmp(planes.back().data(), want.data(), 1003 * 4), 0);
+}
+
+TEST_P(SumTree, HasTheSameBitsInNarrowVectors) {
+  const auto planes = Planes(GetParam(), 1003);
+  std::vector<float> sum(1003), narrow_sum(1003);
+  std::vector<uint16_t> rounded(1003), narrow_rounded(1003);
+
+  SumPlanes(Pointers(planes), 1003, sum.data());
+  SumPlanesPortably(Pointers(planes), 1003, narrow_sum.data());
+  SumPlanes(Pointers(planes), 1003, rounded.data());
+  SumPlanesPortably(Pointers(planes), 1003, narrow_rounded.data());
+
+  EXPECT_EQ(std::memcmp(sum.data(), narrow_sum.data(), 1003 * 4), 0);
+  EXPECT_EQ(rounded, narrow_rounded);
+}
+
 TEST_P(SumTree, RoundsTheSumToBf16Once) {
   const auto planes = Planes(GetParam(), 1003);
   std::vector<uint16_t> sum(1003);
