@@ -23,7 +23,7 @@
 
 #include "common/check.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "tests/worker/checkpoint/synthetic_checkpoint.h"
+#include "tests/bench/synthetic_checkpoint.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/loader.h"
 #include "worker/checkpoint/mapped_file.h"
@@ -146,7 +146,9 @@ Speed LoadSpeed(const std::string& folder, int threads) {
 }
 
 void Measure(const std::string& folder, int experts, bool fp8) {
-  WriteSyntheticCheckpoint(folder, {.experts = experts, .fp8 = fp8});
+  CHECK(WriteSyntheticCheckpoint(
+            {.vocab = 32768, .experts = experts, .fp8 = fp8}, folder)
+            .ok());
   const auto file = MappedFile::Open(folder + "/model.safetensors");
   CHECK(file.ok());
   for (const int threads : {1, 2}) {
@@ -164,8 +166,10 @@ void Measure(const std::string& folder, int experts, bool fp8) {
 
 int Run(const std::string& under, int experts) {
   const std::string folder = under + "/phalanx-load-bench";
-  fs::create_directories(folder);
-  for (const bool fp8 : {false, true}) Measure(folder, experts, fp8);
+  for (const bool fp8 : {false, true}) {
+    fs::remove_all(folder);
+    Measure(folder, experts, fp8);
+  }
   fs::remove_all(folder);
   return 0;
 }

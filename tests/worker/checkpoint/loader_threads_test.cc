@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "tests/bench/synthetic_checkpoint.h"
 #include "tests/support/status_matchers.h"
 #include "tests/worker/checkpoint/checkpoint_files.h"
-#include "tests/worker/checkpoint/synthetic_checkpoint.h"
 #include "worker/checkpoint/loader.h"
 
 namespace phalanx {
@@ -145,10 +145,10 @@ class LoadMemory : public testing::Test {
   static constexpr int kThreads = 2;
 
   void SetUp() override {
-    WriteSyntheticCheckpoint(
-        folder_.path(),
-        {.layers = 1, .experts = 40, .vocab_size = 2048, .fp8 = true});
-    Loading loading(folder_.path());
+    const std::string model = folder_.path() + "/model";
+    ASSERT_OK(WriteSyntheticCheckpoint(
+        {.layers = 1, .vocab = 2048, .experts = 40, .fp8 = true}, model));
+    Loading loading(model);
     const int64_t before = HeldBytes();
     const auto weights = loading.Load(
         {.threads = kThreads, .on_progress = [&](const LoadProgress&) {
