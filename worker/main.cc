@@ -43,6 +43,7 @@
 #include "worker/metrics/rank_metrics.h"
 #include "worker/model_facts.h"
 #include "worker/plan_command.h"
+#include "worker/quantise_command.h"
 #include "worker/rank_plan.h"
 #include "worker/serve_rank.h"
 #include "worker/server/worker_service.h"
@@ -422,6 +423,8 @@ int Main(int argc, char** argv) {
   LimitAllocatorArenas();
   if (argc > 1 && absl::string_view(argv[1]) == "plan")
     return RunPlanCommand(argc - 1, argv + 1);
+  if (argc > 1 && absl::string_view(argv[1]) == "quantize")
+    return RunQuantizeCommand(argc - 1, argv + 1);
   // Debian's Abseil aborts on a lock inversion seen once, gRPC's own included.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   // Errors of parsing are told to the client; protobuf would print them too.

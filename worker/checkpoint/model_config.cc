@@ -90,6 +90,26 @@ std::string Algorithm(const JsonFields& fields) {
   return "";
 }
 
+// What `phalanx quantize` writes (model_config.h).
+absl::Status ReadOwnCodes(const JsonFields& fields, ModelConfig* config) {
+  const Json* version = fields.Find("version");
+  if (version == nullptr || *version != kOwnCodesVersion)
+    return absl::UnimplementedError(absl::StrCat(
+        fields.path(), "version is ",
+        version == nullptr ? "absent" : RenderJson(*version), "; must be ",
+        kOwnCodesVersion, ": quantise the model again"));
+  const Json* weights = fields.Find("weights");
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
+    if (weights == nullptr || !IsWord(*weights, WeightFormatName(format)))
+      continue;
+    config->stored_weights = format;
+    return absl::OkStatus();
+  }
+  return BadField(absl::StrCat(fields.path(), "weights"),
+                  weights == nullptr ? Json() : *weights,
+                  "must be \"int8\" or \"int4\"");
+}
+
 // Of the ways to store weights in fewer bits, FP8 in blocks is read.
 absl::Status ReadBlockFp8(const JsonFields& fields) {
   const struct {
@@ -122,6 +142,10 @@ absl::Status ReadQuantization(const Json& root, const Json& text,
         return BadField(key, *found, "must be an object");
       const JsonFields fields(*found, absl::StrCat(key, "."));
       const Json* method = fields.Find("quant_method");
+      if (method != nullptr && IsWord(*method, kOwnQuantMethod)) {
+        RETURN_IF_ERROR(ReadOwnCodes(fields, config));
+        continue;
+      }
       if (method == nullptr || !IsWord(*method, "fp8"))
         return RefuseQuantization(absl::StrCat(key, ".quant_method"), method,
                                   "must be \"fp8\"", Algorithm(fields));

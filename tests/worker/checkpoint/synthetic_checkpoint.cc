@@ -102,7 +102,7 @@ class TensorList {
       TensorId id{.role = role, .layer = layer, .expert = expert};
       AddOne(id, codes ? "F8_E4M3" : "BF16", ExpectedShape(role, config_),
              codes ? 1 : 2);
-      id.scale = true;
+      id.scale = ScaleKind::kBlocks;
       if (codes) AddOne(id, "BF16", ScaleShape(role, config_), 2);
     }
   }
