@@ -422,4 +422,27 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json) {
   return config;
 }
 
+absl::Status CheckHeldFormat(const ModelConfig& config, WeightFormat held) {
+  if (config.stored_weights == WeightFormat::kBf16 ||
+      config.stored_weights == held)
+    return absl::OkStatus();
+  const char* stored = WeightFormatName(config.stored_weights);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--weights is ", WeightFormatName(held), "; this model is stored in ",
+      stored, " and runs in that alone: leave it unset, or serve the model it ",
+      "was made from"));
+}
+
+absl::StatusOr<WeightFormat> HeldFormatOf(const ModelConfig& config,
+                                          absl::string_view weights_flag) {
+  if (weights_flag == "auto") return config.stored_weights;
+  const std::optional<WeightFormat> held =
+      WeightFormatOf({weights_flag.data(), weights_flag.size()});
+  if (!held.has_value())
+    return BadField("--weights", std::string(weights_flag),
+                    "must be auto, bf16, int8 or int4");
+  RETURN_IF_ERROR(CheckHeldFormat(config, *held));
+  return *held;
+}
+
 }  // namespace phalanx

@@ -89,6 +89,15 @@ struct ModelConfig {
 // Unknown keys are ignored.
 absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json);
 
+// INVALID_ARGUMENT where weights that are stored as codes would have to be held
+// in another format: codes are made from the whole, never from codes.
+absl::Status CheckHeldFormat(const ModelConfig& config, WeightFormat held);
+
+// What the flag --weights says of this model: auto, which is what it is stored
+// in, or a name of kWeightFormatNames. Errors as above, and for other names.
+absl::StatusOr<WeightFormat> HeldFormatOf(const ModelConfig& config,
+                                          absl::string_view weights_flag);
+
 // The defaults that generation_config.json gives to a request.
 struct GenerationConfig {
   std::vector<int32_t> eos_token_ids;  // Union with config.json's, sorted.
