@@ -11,6 +11,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 namespace phalanx {
 
@@ -27,6 +29,13 @@ inline constexpr std::array<const char*, kWeightFormats> kWeightFormatNames = {
 
 constexpr const char* WeightFormatName(WeightFormat format) {
   return kWeightFormatNames[static_cast<size_t>(format)];
+}
+
+// Nothing where none is called so.
+constexpr std::optional<WeightFormat> WeightFormatOf(std::string_view name) {
+  for (size_t i = 0; i < kWeightFormatNames.size(); ++i)
+    if (name == kWeightFormatNames[i]) return static_cast<WeightFormat>(i);
+  return std::nullopt;
 }
 
 inline constexpr int64_t kMaxGroupCols = 128;

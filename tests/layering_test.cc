@@ -33,6 +33,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"worker/checkpoint", {"kernels"}},
     {"worker/plan", {"kernels", "worker/checkpoint"}},
     {"worker/experts", {"kernels", "worker/checkpoint"}},
+    {"worker/quantise", {"kernels", "worker/checkpoint"}},
     {"worker/model",
      {"kernels", "worker/cache", "worker/collective", "worker/checkpoint",
       "worker/experts"}},

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "gateway/cli/client.h"
-#include "gateway/cli/plan.h"
 #include "gateway/cli/standard_output.h"
+#include "gateway/cli/worker_verb.h"
 
 namespace phalanx {
 
@@ -31,9 +31,9 @@ void AddCompletionFlags(CLI::App& verb, CompletionOptions& o) {
 int RunCompletion(const CompletionOptions& options, const CLI::App& app) {
   CommandLine command = DescribeCommandLine(app);
   for (VerbEntry& verb : command.verbs) {
-    if (verb.name != kPlanVerb) continue;
-    // Where the worker is not installed there is no plan to complete.
-    if (auto flags = ListPlanFlags(); flags.ok())
+    if (!IsWorkerVerb(verb.name)) continue;
+    // Where the worker is not installed there is nothing to complete.
+    if (auto flags = ListWorkerFlags(verb.name); flags.ok())
       verb.flags = std::move(flags->flags);
   }
   const absl::Status status =

@@ -17,10 +17,10 @@
 #include "gateway/cli/check.h"
 #include "gateway/cli/completion.h"
 #include "gateway/cli/generate.h"
-#include "gateway/cli/plan.h"
 #include "gateway/cli/serve.h"
 #include "gateway/cli/status.h"
 #include "gateway/cli/tokenize.h"
+#include "gateway/cli/worker_verb.h"
 
 namespace phalanx {
 namespace {
@@ -69,7 +69,7 @@ void AddVerbs(CLI::App& app, Options& options) {
                        "Show the tokens of a text, without a "
                        "service"),
                    options.tokenize);
-  add(kPlanVerb, "Show what each card of a group would hold");
+  for (const WorkerVerb& verb : kWorkerVerbs) add(verb.name, verb.help);
   AddCompletionFlags(add("completion",
                          "Print a script that completes all this "
                          "in bash or zsh"),
@@ -104,8 +104,8 @@ bool RefuseVerb(const CLI::App& app, const std::string& word) {
 
 int Main(int argc, char** argv) {
   // Its flags are those of another program.
-  if (argc > 1 && std::string(argv[1]) == kPlanVerb)
-    return RunPlan(argc - 1, argv + 1);
+  if (argc > 1 && IsWorkerVerb(argv[1]))
+    return RunWorkerVerb(argc - 1, argv + 1);
   // Debian's Abseil aborts on a lock inversion seen once, gRPC's own included.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   CLI::App app("phalanx: serve a model on this machine, and talk to it.",
@@ -123,6 +123,7 @@ int Main(int argc, char** argv) {
       "  phalanx check                   whether all of it works\n"
       "  phalanx bench serve             how fast it is under load\n"
       "  phalanx plan --help             what a card would hold\n"
+      "  phalanx quantize --help         a model in int8 or int4\n"
       "  phalanx completion --help       all this on Tab\n"
       "`phalanx VERB --help` has the flags of a verb.\n"
       "Exit codes: 0 done, 1 refused or failed, 130 Ctrl-C, above 100 a wrong "

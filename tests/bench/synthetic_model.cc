@@ -121,7 +121,7 @@ class TensorList {
       }
       AddOne(id, StoredType::kF8E4M3, std::move(shape),
              {.kind = NumberLaw::kFp8Codes});
-      id.scale = true;
+      id.scale = ScaleKind::kBlocks;
       AddOne(id, StoredType::kBf16, ScaleShape(role, config_),
              {.kind = NumberLaw::kFp8Multipliers, .deviation = law.deviation});
     }

@@ -24,6 +24,8 @@ MODES = (
     ("--moe-mode", "offload", "--offload-bank", "full"),
     ("--moe-mode", "offload", "--offload-bank", "sharded", "--expert-slots", "32"),
 )
+# What weights may be held in.
+FORMATS = ("bf16", "int8", "int4")
 
 MIB = 1 << 20
 # What a process holds at most of a plan: padding of layouts, and 40 MiB for

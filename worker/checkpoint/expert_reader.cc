@@ -1,6 +1,7 @@
 #include "worker/checkpoint/expert_reader.h"
 
 #include "worker/checkpoint/mapped_file.h"
+#include "worker/checkpoint/table_pieces.h"
 
 namespace phalanx {
 
@@ -9,11 +10,10 @@ using enum TensorRole;
 MatrixPiece ExpertReader::Piece(TensorRole fused_role, TensorRole role,
                                 int layer, int expert) const {
   if (table_.fused_experts(layer))
-    return MakePiece(table_.at(fused_role, layer), nullptr,
-                     SliceOf(fused_role, config_, shape_), expert);
-  return MakePiece(table_.at(role, layer, expert),
-                   table_.scales(role, layer, expert),
-                   SliceOf(role, config_, shape_));
+    return TablePiece(table_, config_, shape_,
+                      {.role = fused_role, .layer = layer}, expert);
+  return TablePiece(table_, config_, shape_,
+                    {.role = role, .layer = layer, .expert = expert});
 }
 
 std::vector<MatrixPiece> ExpertReader::GateUpPieces(int layer,
@@ -28,16 +28,16 @@ std::vector<MatrixPiece> ExpertReader::DownPieces(int layer, int expert) const {
   return {Piece(kExpertsDown, kExpertDown, layer, expert)};
 }
 
-const uint16_t* ExpertReader::GateUp(int layer, int expert,
-                                     std::vector<uint16_t>* scratch) const {
-  return Assemble(GateUpPieces(layer, expert), 2 * shape_.expert_width,
-                  config_.hidden_size, scratch);
+void ExpertReader::PackGateUp(int layer, int expert, Backend& backend,
+                              int64_t index, PackedWeight& weight,
+                              std::vector<uint16_t>* scratch) const {
+  PackPieces(GateUpPieces(layer, expert), backend, index, weight, scratch);
 }
 
-const uint16_t* ExpertReader::Down(int layer, int expert,
-                                   std::vector<uint16_t>* scratch) const {
-  return Assemble(DownPieces(layer, expert), config_.hidden_size,
-                  shape_.expert_width, scratch);
+void ExpertReader::PackDown(int layer, int expert, Backend& backend,
+                            int64_t index, PackedWeight& weight,
+                            std::vector<uint16_t>* scratch) const {
+  PackPieces(DownPieces(layer, expert), backend, index, weight, scratch);
 }
 
 void ExpertReader::WillNeed(int layer, int expert) const {

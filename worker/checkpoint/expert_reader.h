@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/backend.h"
 #include "worker/checkpoint/matrix_pieces.h"
 #include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/tensor_rules.h"
@@ -11,9 +12,9 @@
 
 namespace phalanx {
 
-// One rank's share of routed experts as rows on the host, from fused tensors or
-// single ones, bf16 or block-FP8. Views of the checkpoint, which outlives it
-// and so do the results. Any thread, several at once with scratch of their own.
+// One rank's share of routed experts, from fused tensors or single ones, bf16,
+// block-FP8 or codes. Views of the checkpoint, which outlives it. Any thread,
+// several at once with scratch of their own.
 class ExpertReader {
  public:
   // `table` must have been matched for `config`; all three outlive this.
@@ -21,13 +22,12 @@ class ExpertReader {
                const LocalShape& shape)
       : table_(table), config_(config), shape_(shape) {}
 
-  // Rows gate | up, bf16 [2 expert_width, H]; in the mapped file where they lie
-  // so there, else in `scratch`, which is overwritten.
-  const uint16_t* GateUp(int layer, int expert,
-                         std::vector<uint16_t>* scratch) const;
-  // bf16 [H, expert_width], likewise.
-  const uint16_t* Down(int layer, int expert,
-                       std::vector<uint16_t>* scratch) const;
+  // Fills matrix `index` of a weight [2 expert_width, H] with rows gate | up,
+  // or of one [H, expert_width]. `scratch` is overwritten.
+  void PackGateUp(int layer, int expert, Backend& backend, int64_t index,
+                  PackedWeight& weight, std::vector<uint16_t>* scratch) const;
+  void PackDown(int layer, int expert, Backend& backend, int64_t index,
+                PackedWeight& weight, std::vector<uint16_t>* scratch) const;
 
   // Hints to the system: these pages will be read soon, or never again.
   void WillNeed(int layer, int expert) const;

@@ -7,6 +7,7 @@
 #include "common/units.h"
 #include "kernels/bf16.h"
 #include "worker/checkpoint/fp8.h"
+#include "worker/checkpoint/scratch_room.h"
 
 namespace phalanx {
 namespace {
@@ -72,6 +73,19 @@ const uint16_t* InPlace(const MatrixPiece& piece) {
   return reinterpret_cast<const uint16_t*>(data);
 }
 
+StoredType TypeOf(WeightFormat format, const StoredTensor* scales) {
+  if (format != WeightFormat::kBf16) return StoredType::kU8;
+  return scales == nullptr ? StoredType::kBf16 : StoredType::kF8E4M3;
+}
+
+// Bytes of matrix `index` of a stack, or of all of a tensor of rank 2.
+std::span<const std::byte> MatrixOf(const StoredTensor& tensor, int64_t index) {
+  if (tensor.shape.size() == 2) return tensor.data;
+  const size_t bytes =
+      tensor.data.size() / static_cast<size_t>(tensor.shape[0]);
+  return tensor.data.subspan(static_cast<size_t>(index) * bytes, bytes);
+}
+
 }  // namespace
 
 int64_t MatrixPiece::piece_rows() const {
@@ -83,21 +97,23 @@ int64_t MatrixPiece::piece_cols() const {
 }
 
 MatrixPiece MakePiece(const StoredTensor& tensor, const StoredTensor* scales,
-                      const TensorSlice& slice, int64_t index) {
+                      const TensorSlice& slice, int64_t index,
+                      WeightFormat format, int slices) {
   const size_t rank = tensor.shape.size();
   CHECK(rank == 2 || rank == 3);
-  CHECK(tensor.type ==
-        (scales == nullptr ? StoredType::kBf16 : StoredType::kF8E4M3));
+  CHECK(tensor.type == TypeOf(format, scales));
   MatrixPiece piece;
+  piece.format = format;
+  piece.slices = slices;
   piece.rows = tensor.shape[rank - 2];
+  piece.data = MatrixOf(tensor, index);
   piece.cols = tensor.shape[rank - 1];
-  const size_t bytes = static_cast<size_t>(
-      piece.rows * piece.cols * (scales == nullptr ? kBf16Bytes : 1));
+  if (format == WeightFormat::kInt4) piece.cols *= 2;
   if (scales != nullptr) {
-    CHECK(rank == 2 && scales->type == StoredType::kBf16);
-    piece.scales = scales->data;
+    CHECK(scales->type == StoredType::kBf16);
+    CHECK(rank == 2 || format != WeightFormat::kBf16);
+    piece.scales = MatrixOf(*scales, index);
   }
-  piece.data = tensor.data.subspan(static_cast<size_t>(index) * bytes, bytes);
   piece.by_columns = slice.dim == static_cast<int>(rank) - 1;
   // Ranges that touch are one run of the file.
   for (const Range& range : slice.ranges) {
@@ -131,13 +147,7 @@ const uint16_t* Assemble(std::span<const MatrixPiece> pieces, int64_t rows,
     const uint16_t* in_place = InPlace(pieces[0]);
     if (in_place != nullptr) return in_place;
   }
-  // Never grown with its old contents at hand, nor shrunk: that would take
-  // memory, and zeros, that nobody needs.
-  if (std::ssize(*scratch) < rows * cols) {
-    std::vector<uint16_t>().swap(*scratch);
-    scratch->resize(static_cast<size_t>(rows * cols));
-  }
-  uint16_t* out = scratch->data();
+  uint16_t* out = RoomIn(scratch, rows * cols);
   for (const MatrixPiece& piece : pieces) {
     CopyPiece(piece, out);
     out += piece.piece_rows() * cols;

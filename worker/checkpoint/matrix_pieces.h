@@ -7,19 +7,24 @@
 #include <span>
 #include <vector>
 
+#include "kernels/weight_format.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/shard.h"
 #include "worker/checkpoint/tensor_rules.h"
 
 namespace phalanx {
 
-// Rows or columns of one matrix of a stored tensor, bf16 or block-FP8. A view
-// of the tensor, and of its multipliers.
+// Rows or columns of one matrix of a stored tensor: bf16, block-FP8, or codes
+// of groups. A view of the tensor, and of what is beside it.
 struct MatrixPiece {
   std::span<const std::byte> data;    // The whole matrix, row-major.
-  std::span<const std::byte> scales;  // Of all its blocks; empty for bf16.
+  std::span<const std::byte> scales;  // Of all of it; empty for bf16.
   int64_t rows = 0;
   int64_t cols = 0;
+  // int8, int4: `data` are codes (CodedShapeOf), with scales of GroupsOf(cols,
+  // slices). Columns are cut between slices.
+  WeightFormat format = WeightFormat::kBf16;
+  int slices = 1;
   bool by_columns =
       false;  // What `ranges` count: columns of all rows, or rows.
   std::vector<Range> ranges;
@@ -32,9 +37,12 @@ struct MatrixPiece {
 
 // The piece of `tensor` that `slice` cuts. A tensor of rank 3 is a stack of
 // matrices (fused experts), `index` one of them. `scales` are the multipliers
-// of an FP8 tensor of rank 2, null for a bf16 one.
+// of an FP8 tensor of rank 2, or those of the groups of one whose codes are
+// `format`; null for a bf16 one.
 MatrixPiece MakePiece(const StoredTensor& tensor, const StoredTensor* scales,
-                      const TensorSlice& slice, int64_t index = 0);
+                      const TensorSlice& slice, int64_t index = 0,
+                      WeightFormat format = WeightFormat::kBf16,
+                      int slices = 1);
 
 // From rows that are stored group by group, `group` rows each: rows `part` of
 // every group in `rows`. So the queries of [query | gate] per head, or the
@@ -47,6 +55,14 @@ std::vector<Range> GroupParts(Range rows, int64_t group, Range part);
 // pieces have `cols` columns.
 const uint16_t* Assemble(std::span<const MatrixPiece> pieces, int64_t rows,
                          int64_t cols, std::vector<uint16_t>* scratch);
+
+// The same of codes: what Backend::PackCodes wants. `scratch` as above.
+struct AssembledCodes {
+  const uint8_t* codes = nullptr;    // [rows, cols], a byte each.
+  const uint16_t* scales = nullptr;  // [rows, groups of these columns].
+};
+AssembledCodes AssembleCodes(std::span<const MatrixPiece> pieces, int64_t rows,
+                             int64_t cols, std::vector<uint16_t>* scratch);
 
 // A bf16 or f32 tensor's slice along its first dimension (or all of it), in
 // f32.

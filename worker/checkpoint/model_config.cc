@@ -90,6 +90,26 @@ std::string Algorithm(const JsonFields& fields) {
   return "";
 }
 
+// What `phalanx quantize` writes (model_config.h).
+absl::Status ReadOwnCodes(const JsonFields& fields, ModelConfig* config) {
+  const Json* version = fields.Find("version");
+  if (version == nullptr || *version != kOwnCodesVersion)
+    return absl::UnimplementedError(absl::StrCat(
+        fields.path(), "version is ",
+        version == nullptr ? "absent" : RenderJson(*version), "; must be ",
+        kOwnCodesVersion, ": quantise the model again"));
+  const Json* weights = fields.Find("weights");
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
+    if (weights == nullptr || !IsWord(*weights, WeightFormatName(format)))
+      continue;
+    config->stored_weights = format;
+    return absl::OkStatus();
+  }
+  return BadField(absl::StrCat(fields.path(), "weights"),
+                  weights == nullptr ? Json() : *weights,
+                  "must be \"int8\" or \"int4\"");
+}
+
 // Of the ways to store weights in fewer bits, FP8 in blocks is read.
 absl::Status ReadBlockFp8(const JsonFields& fields) {
   const struct {
@@ -122,6 +142,10 @@ absl::Status ReadQuantization(const Json& root, const Json& text,
         return BadField(key, *found, "must be an object");
       const JsonFields fields(*found, absl::StrCat(key, "."));
       const Json* method = fields.Find("quant_method");
+      if (method != nullptr && IsWord(*method, kOwnQuantMethod)) {
+        RETURN_IF_ERROR(ReadOwnCodes(fields, config));
+        continue;
+      }
       if (method == nullptr || !IsWord(*method, "fp8"))
         return RefuseQuantization(absl::StrCat(key, ".quant_method"), method,
                                   "must be \"fp8\"", Algorithm(fields));
@@ -396,6 +420,29 @@ absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json) {
   RETURN_IF_ERROR(root_fields.status());
   RETURN_IF_ERROR(CheckRelations(config));
   return config;
+}
+
+absl::Status CheckHeldFormat(const ModelConfig& config, WeightFormat held) {
+  if (config.stored_weights == WeightFormat::kBf16 ||
+      config.stored_weights == held)
+    return absl::OkStatus();
+  const char* stored = WeightFormatName(config.stored_weights);
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--weights is ", WeightFormatName(held), "; this model is stored in ",
+      stored, " and runs in that alone: leave it unset, or serve the model it ",
+      "was made from"));
+}
+
+absl::StatusOr<WeightFormat> HeldFormatOf(const ModelConfig& config,
+                                          absl::string_view weights_flag) {
+  if (weights_flag == "auto") return config.stored_weights;
+  const std::optional<WeightFormat> held =
+      WeightFormatOf({weights_flag.data(), weights_flag.size()});
+  if (!held.has_value())
+    return BadField("--weights", std::string(weights_flag),
+                    "must be auto, bf16, int8 or int4");
+  RETURN_IF_ERROR(CheckHeldFormat(config, *held));
+  return *held;
 }
 
 }  // namespace phalanx

@@ -9,8 +9,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "kernels/weight_format.h"
 
 namespace phalanx {
+
+// quantization_config of what `phalanx quantize` makes: {"quant_method":
+// "phalanx", "weights": "int8" or "int4", "version": 1}. A new arithmetic of
+// kernels/quantise.h is a new version.
+inline constexpr absl::string_view kOwnQuantMethod = "phalanx";
+inline constexpr int kOwnCodesVersion = 1;
 
 // How a checkpoint names and cuts its tensors (model_spec.md 1.1). Others are
 // refused by name. Whether layers have experts is another matter, see
@@ -37,6 +44,9 @@ struct ModelConfig {
   float rms_norm_eps = 0;
   bool tie_word_embeddings = false;
   bool block_fp8 = false;  // Matrices may be FP8 with multipliers per block.
+  // What those that MayBeQuantised are stored in: codes where `phalanx
+  // quantize` made the checkpoint.
+  WeightFormat stored_weights = WeightFormat::kBf16;
   std::vector<LayerKind> layer_types;  // One a layer.
 
   // Gated attention.
@@ -64,6 +74,11 @@ struct ModelConfig {
   int64_t intermediate_size = 0;
 
   bool has_experts() const { return num_experts > 0; }
+  // The head has a tensor of its own. Of tied embeddings it has none, unless
+  // it was quantised: then the table is bf16 and the head is codes.
+  bool has_lm_head() const {
+    return !tie_word_embeddings || stored_weights != WeightFormat::kBf16;
+  }
   int64_t num_layers() const {
     return static_cast<int64_t>(layer_types.size());
   }
@@ -73,6 +88,15 @@ struct ModelConfig {
 // allowed; UNIMPLEMENTED names a dialect that is not built, and what to use.
 // Unknown keys are ignored.
 absl::StatusOr<ModelConfig> ParseModelConfig(absl::string_view json);
+
+// INVALID_ARGUMENT where weights that are stored as codes would have to be held
+// in another format: codes are made from the whole, never from codes.
+absl::Status CheckHeldFormat(const ModelConfig& config, WeightFormat held);
+
+// What the flag --weights says of this model: auto, which is what it is stored
+// in, or a name of kWeightFormatNames. Errors as above, and for other names.
+absl::StatusOr<WeightFormat> HeldFormatOf(const ModelConfig& config,
+                                          absl::string_view weights_flag);
 
 // The defaults that generation_config.json gives to a request.
 struct GenerationConfig {

@@ -72,6 +72,8 @@ constexpr RoleName kExpertNames[] = {
 };
 
 constexpr absl::string_view kLmHeadName = "lm_head.weight";
+constexpr absl::string_view kWeightSuffix = ".weight";
+constexpr absl::string_view kGroupScalesSuffix = ".scales";
 constexpr absl::string_view kLayers = "layers.";
 constexpr absl::string_view kExperts = "mlp.experts.";
 
@@ -105,15 +107,35 @@ bool ConsumeIndex(absl::string_view* text, int* index) {
   return absl::SimpleAtoi(digits, index);
 }
 
+// As RoleOf, where the name is that of scales without what tells them: of
+// groups, whose weight adds ".weight" or, if it is fused experts, nothing.
+template <size_t N>
+std::optional<TensorRole> RoleOfScales(const RoleName (&names)[N],
+                                       absl::string_view name) {
+  for (const RoleName& entry : names) {
+    absl::string_view stem = entry.name;
+    absl::ConsumeSuffix(&stem, kWeightSuffix);
+    if (stem == name) return entry.role;
+  }
+  return std::nullopt;
+}
+
 std::optional<TensorId> ParseLayerName(absl::string_view name, bool mtp) {
   TensorId id;
   id.mtp = mtp;
-  id.scale = absl::ConsumeSuffix(&name, kScaleSuffix);
+  if (absl::ConsumeSuffix(&name, kScaleSuffix))
+    id.scale = ScaleKind::kBlocks;
+  else if (absl::ConsumeSuffix(&name, kGroupScalesSuffix))
+    id.scale = ScaleKind::kGroups;
+  const auto role_of = [&id](const auto& names, absl::string_view rest) {
+    return id.scale == ScaleKind::kGroups ? RoleOfScales(names, rest)
+                                          : RoleOf(names, rest);
+  };
   if (!ConsumeIndex(&name, &id.layer)) return std::nullopt;
-  std::optional<TensorRole> role = RoleOf(kLayerNames, name);
+  std::optional<TensorRole> role = role_of(kLayerNames, name);
   if (!role.has_value() && absl::ConsumePrefix(&name, kExperts) &&
       ConsumeIndex(&name, &id.expert))
-    role = RoleOf(kExpertNames, name);
+    role = role_of(kExpertNames, name);
   if (!role.has_value()) return std::nullopt;
   id.role = *role;
   return id;
@@ -123,6 +145,8 @@ std::optional<TensorId> ParseLayerName(absl::string_view name, bool mtp) {
 
 std::optional<TensorId> ParseTensorName(absl::string_view name) {
   if (name == kLmHeadName) return TensorId{.role = kLmHead};
+  if (name == GroupScalesName(kLmHeadName))
+    return TensorId{.role = kLmHead, .scale = ScaleKind::kGroups};
   const bool mtp = absl::ConsumePrefix(&name, "mtp.");
   if (!mtp) {
     const absl::string_view prefix = LanguagePrefix(name);
@@ -144,16 +168,36 @@ bool IsSkippedTensor(absl::string_view name) {
   return absl::StartsWith(name, "mtp.") || absl::StartsWith(name, "visual.");
 }
 
-std::string TensorName(const TensorId& id, absl::string_view prefix) {
-  CHECK(!id.mtp);
+namespace {
+
+std::string WeightName(const TensorId& id, absl::string_view prefix) {
   if (id.role == kLmHead) return std::string(kLmHeadName);
   if (id.layer < 0) return absl::StrCat(prefix, NameOf(kGlobalNames, id.role));
   const std::string layer = absl::StrCat(prefix, kLayers, id.layer, ".");
-  const absl::string_view suffix = id.scale ? kScaleSuffix : "";
-  if (id.expert < 0)
-    return absl::StrCat(layer, NameOf(kLayerNames, id.role), suffix);
+  if (id.expert < 0) return absl::StrCat(layer, NameOf(kLayerNames, id.role));
   return absl::StrCat(layer, kExperts, id.expert, ".",
-                      NameOf(kExpertNames, id.role), suffix);
+                      NameOf(kExpertNames, id.role));
+}
+
+}  // namespace
+
+std::string TensorName(const TensorId& id, absl::string_view prefix) {
+  CHECK(!id.mtp);
+  const std::string weight = WeightName(id, prefix);
+  switch (id.scale) {
+    case ScaleKind::kNone:
+      return weight;
+    case ScaleKind::kBlocks:
+      return absl::StrCat(weight, kScaleSuffix);
+    case ScaleKind::kGroups:
+      return GroupScalesName(weight);
+  }
+  return weight;
+}
+
+std::string GroupScalesName(absl::string_view name) {
+  absl::ConsumeSuffix(&name, kWeightSuffix);
+  return absl::StrCat(name, kGroupScalesSuffix);
 }
 
 absl::string_view LanguagePrefix(absl::string_view name) {

@@ -5,7 +5,8 @@
 // nested and the flat dialect differ in the prefix alone, fused experts from
 // single ones in three names, Qwen3-Next in two, and dense models in all of
 // mlp; a block-FP8 weight has its
-// multipliers in a second tensor, named after it. A dialect with other tensors
+// multipliers in a second tensor, named after it, and so has one that `phalanx
+// quantize` made its scales. A dialect with other tensors
 // adds its roles here, its shapes and slices in tensor_rules.cc, and its
 // copying to the loader.
 
@@ -63,6 +64,13 @@ enum class TensorRole : uint8_t {
   kMtpNormEmbedding,
 };
 
+// What a tensor beside a weight holds.
+enum class ScaleKind : uint8_t {
+  kNone,    // It is the weight.
+  kBlocks,  // FP8 multipliers: X.weight_scale_inv.
+  kGroups,  // kernels/weight_format.h: X.scales.
+};
+
 // Which tensor a name means. `layer` and `expert` are -1 where the role has
 // none.
 struct TensorId {
@@ -70,7 +78,7 @@ struct TensorId {
   TensorRole role = TensorRole::kEmbed;
   int layer = -1;
   int expert = -1;
-  bool scale = false;  // The multipliers of a weight, not the weight.
+  ScaleKind scale = ScaleKind::kNone;
 
   auto operator<=>(const TensorId&) const = default;
 };
@@ -85,6 +93,9 @@ bool IsSkippedTensor(absl::string_view name);
 // The name under `prefix` ("model.language_model.", "model."): the inverse of
 // ParseTensorName for tensors of the text model, for error messages.
 std::string TensorName(const TensorId& id, absl::string_view prefix);
+
+// What the scales of the groups of weight `name` are called.
+std::string GroupScalesName(absl::string_view name);
 
 // The prefix of the language model that `name` carries; empty if none.
 absl::string_view LanguagePrefix(absl::string_view name);

@@ -135,6 +135,64 @@ bool MayBeFp8(TensorRole role) {
   }
 }
 
+bool MayBeQuantised(TensorRole role) {
+  switch (role) {
+    case kLmHead:
+    case kQProj:
+    case kKProj:
+    case kVProj:
+    case kOProj:
+    case kInProjQkv:
+    case kInProjZ:
+    case kInProjQkvz:
+    case kOutProj:
+    case kExpertsGateUp:
+    case kExpertsDown:
+    case kExpertGate:
+    case kExpertUp:
+    case kExpertDown:
+    case kSharedGateProj:
+    case kSharedUpProj:
+    case kSharedDownProj:
+    case kMlpGateProj:
+    case kMlpUpProj:
+    case kMlpDownProj:
+      return true;
+    default:
+      return false;
+  }
+}
+
+int SlicesOf(TensorRole role, const LocalShape& shape) {
+  switch (role) {
+    case kOProj:
+    case kOutProj:
+    case kMlpDownProj:
+      return shape.slices;
+    case kExpertsDown:
+    case kExpertDown:
+    case kSharedDownProj:
+      return shape.moe_slices;
+    default:
+      return 1;
+  }
+}
+
+// A rank alone has all slices.
+int StoredSlicesOf(TensorRole role) { return SlicesOf(role, LocalShape{}); }
+
+CodedShape CodedShapeOf(TensorRole role, const ModelConfig& config,
+                        WeightFormat format) {
+  CHECK(MayBeQuantised(role) && format != WeightFormat::kBf16);
+  CodedShape shape;
+  shape.codes = ExpectedShape(role, config);
+  shape.scales = shape.codes;
+  const int64_t cols = shape.codes.back();
+  shape.codes.back() = format == WeightFormat::kInt4 ? cols / 2 : cols;
+  shape.scales.back() = GroupsOf(cols, StoredSlicesOf(role)).count;
+  return shape;
+}
+
 std::vector<int64_t> ScaleShape(TensorRole role, const ModelConfig& config) {
   CHECK(MayBeFp8(role));
   std::vector<int64_t> shape = ExpectedShape(role, config);
@@ -247,7 +305,7 @@ std::optional<TensorSlice> SliceOfName(absl::string_view name,
                                        const ModelConfig& config,
                                        const LocalShape& shape) {
   const std::optional<TensorId> id = ParseTensorName(name);
-  if (!id.has_value() || id->scale) return std::nullopt;
+  if (!id.has_value() || id->scale != ScaleKind::kNone) return std::nullopt;
   return SliceOf(id->role, config, shape);
 }
 

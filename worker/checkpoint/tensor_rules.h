@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "kernels/weight_format.h"
 #include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/safetensors.h"
 #include "worker/checkpoint/shard.h"
@@ -36,6 +37,28 @@ bool IsAllowedType(TensorRole role, StoredType type);
 // True for matrices that a block-FP8 release may store as codes and
 // multipliers: those of the layers, each expert on its own.
 bool MayBeFp8(TensorRole role);
+
+// True for matrices that a rank holds in the format it runs in (kernels/
+// weight_format.h): the large ones. All else stays bf16 or f32: routers, gates,
+// b, a, embeddings.
+bool MayBeQuantised(TensorRole role);
+
+// Slices of the role's contraction on this rank (design.md section 3, rule 1):
+// its share of 8 where ranks share the columns, else 1.
+int SlicesOf(TensorRole role, const LocalShape& shape);
+
+// How matrices of a role lie in a checkpoint of `phalanx quantize`: codes
+// [.., rows, cols], two columns a byte in int4, the even one in the low bits,
+// and beside them one bf16 scale a group [.., rows, groups].
+struct CodedShape {
+  std::vector<int64_t> codes;   // U8.
+  std::vector<int64_t> scales;  // BF16.
+};
+CodedShape CodedShapeOf(TensorRole role, const ModelConfig& config,
+                        WeightFormat format);
+
+// Slices of the whole contraction: 8 or 1.
+int StoredSlicesOf(TensorRole role);
 
 // Of the multipliers of a matrix that may be FP8.
 std::vector<int64_t> ScaleShape(TensorRole role, const ModelConfig& config);

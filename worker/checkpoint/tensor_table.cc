@@ -1,6 +1,7 @@
 #include "worker/checkpoint/tensor_table.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -24,7 +25,7 @@ void ForEachExpected(const ModelConfig& config, const Found& found,
                      Visit visit) {
   visit(TensorId{.role = kEmbed});
   visit(TensorId{.role = kFinalNorm});
-  if (!config.tie_word_embeddings) visit(TensorId{.role = kLmHead});
+  if (config.has_lm_head()) visit(TensorId{.role = kLmHead});
   for (int layer = 0; layer < config.num_layers(); ++layer) {
     const auto visit_all = [&](std::initializer_list<TensorRole> roles,
                                int expert = -1) {
@@ -70,6 +71,35 @@ std::string Describe(const StoredTensor& tensor, StoredType type,
                       absl::StrJoin(tensor.shape, ","), "], must be ",
                       StoredTypeName(type), " [", absl::StrJoin(shape, ","),
                       "]");
+}
+
+// How a weight must be stored, and what must be beside it.
+struct Wanted {
+  StoredType type = StoredType::kBf16;
+  std::vector<int64_t> shape;
+  ScaleKind scale = ScaleKind::kNone;
+  std::vector<int64_t> scale_shape = {};  // Of bf16.
+};
+
+Wanted WantedOf(const TensorId& id, const StoredTensor& tensor,
+                const Found& found, const ModelConfig& config) {
+  if (config.stored_weights != WeightFormat::kBf16 && MayBeQuantised(id.role)) {
+    CodedShape shape = CodedShapeOf(id.role, config, config.stored_weights);
+    return {.type = StoredType::kU8,
+            .shape = std::move(shape.codes),
+            .scale = ScaleKind::kGroups,
+            .scale_shape = std::move(shape.scales)};
+  }
+  Wanted bf16 = {.shape = ExpectedShape(id.role, config)};
+  if (!config.block_fp8 || !MayBeFp8(id.role)) return bf16;
+  TensorId scale_id = id;
+  scale_id.scale = ScaleKind::kBlocks;
+  if (tensor.type != StoredType::kF8E4M3 && !found.contains(scale_id))
+    return bf16;
+  return {.type = StoredType::kF8E4M3,
+          .shape = std::move(bf16.shape),
+          .scale = ScaleKind::kBlocks,
+          .scale_shape = ScaleShape(id.role, config)};
 }
 
 // What is wrong with a checkpoint, by kind.
@@ -121,29 +151,25 @@ absl::StatusOr<TensorTable> TensorTable::Match(const Checkpoint& checkpoint,
   ForEachExpected(config, found, [&](const TensorId& id) {
     const auto it = found.find(id);
     if (it == found.end()) return faults.missing.Add(TensorName(id, prefix));
-    const StoredTensor& tensor = *it->second;
-    const std::vector<int64_t> shape = ExpectedShape(id.role, config);
-    table.tensors_.emplace(id, &tensor);
-    const bool fp8 = tensor.type == StoredType::kF8E4M3;
+    table.tensors_.insert(*it);
+    const Wanted wanted = WantedOf(id, *it->second, found, config);
+    const bool as_wanted =
+        wanted.type == StoredType::kBf16
+            ? IsAllowedType(id.role, it->second->type)
+            : it->second->type == wanted.type;
+    if (it->second->shape != wanted.shape || !as_wanted)
+      faults.wrong.Add(Describe(*it->second, wanted.type, wanted.shape));
+    if (wanted.scale == ScaleKind::kNone) return;
     TensorId scale_id = id;
-    scale_id.scale = true;
+    scale_id.scale = wanted.scale;
     const auto scale = found.find(scale_id);
-    const bool may_be_fp8 = config.block_fp8 && MayBeFp8(id.role);
-    if (!may_be_fp8 || (scale == found.end() && !fp8)) {
-      if (tensor.shape != shape || !IsAllowedType(id.role, tensor.type))
-        faults.wrong.Add(Describe(tensor, StoredType::kBf16, shape));
-      return;
-    }
-    if (tensor.shape != shape || !fp8)
-      faults.wrong.Add(Describe(tensor, StoredType::kF8E4M3, shape));
     if (scale == found.end())
       return faults.missing.Add(TensorName(scale_id, prefix));
-    table.tensors_.emplace(*scale);
-    const std::vector<int64_t> scale_shape = ScaleShape(id.role, config);
-    if (scale->second->shape != scale_shape ||
+    table.tensors_.insert(*scale);
+    if (scale->second->shape != wanted.scale_shape ||
         scale->second->type != StoredType::kBf16)
       faults.wrong.Add(
-          Describe(*scale->second, StoredType::kBf16, scale_shape));
+          Describe(*scale->second, StoredType::kBf16, wanted.scale_shape));
   });
   for (const auto& [id, tensor] : found)
     if (!table.tensors_.contains(id)) faults.unexpected.Add(tensor->name);
@@ -162,9 +188,13 @@ const StoredTensor& TensorTable::at(TensorRole role, int layer,
 
 const StoredTensor* TensorTable::scales(TensorRole role, int layer,
                                         int expert) const {
-  const auto it = tensors_.find(
-      TensorId{.role = role, .layer = layer, .expert = expert, .scale = true});
-  return it == tensors_.end() ? nullptr : it->second;
+  TensorId id{.role = role, .layer = layer, .expert = expert};
+  for (const ScaleKind kind : {ScaleKind::kBlocks, ScaleKind::kGroups}) {
+    id.scale = kind;
+    if (const auto it = tensors_.find(id); it != tensors_.end())
+      return it->second;
+  }
+  return nullptr;
 }
 
 bool TensorTable::fused_experts(int layer) const {

@@ -40,12 +40,11 @@ class Packer {
     std::vector<uint16_t>& scratch = scratch_[static_cast<size_t>(thread)];
     std::byte* at = out.data();
     for (const ExpertReader& reader : readers_) {
-      backend_.PackWeight(reader.GateUp(layer, expert, &scratch), thread,
-                          slots_.gate_up);
+      reader.PackGateUp(layer, expert, backend_, thread, slots_.gate_up,
+                        &scratch);
       backend_.ReadPacked(slots_.gate_up, thread, at);
       at += RoundUp(key_.gate_up.matrix_bytes, kPackAlignment);
-      backend_.PackWeight(reader.Down(layer, expert, &scratch), thread,
-                          slots_.down);
+      reader.PackDown(layer, expert, backend_, thread, slots_.down, &scratch);
       backend_.ReadPacked(slots_.down, thread, at);
       at += RoundUp(key_.down.matrix_bytes, kPackAlignment);
     }
@@ -116,11 +115,14 @@ absl::StatusOr<std::unique_ptr<PackedBank>> PackedBank::Create(
                    TensorTable::Match(checkpoint, config));
   ASSIGN_OR_RETURN(const std::vector<LocalShape> parts,
                    AllParts(config, shape.moe_parts));
-  ASSIGN_OR_RETURN(ExpertSlots slots,
-                   AllocateExpertSlots(backend, config, shape, bank.threads,
-                                       "packing experts"));
+  ASSIGN_OR_RETURN(
+      ExpertSlots slots,
+      AllocateExpertSlots(
+          backend, ExpertShapesOf(config, shape, bank.format, bank.threads),
+          "packing experts"));
   const PackKey key = {.model_digest = bank.model_digest,
                        .packed_layout = backend.packed_layout(),
+                       .format = bank.format,
                        .parts = shape.moe_parts,
                        .layers = config.num_layers(),
                        .experts = config.num_experts,

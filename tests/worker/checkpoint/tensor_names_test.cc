@@ -27,7 +27,7 @@ TEST(ParseTensorName, ReadsTheMultipliersOfAWeight) {
       (TensorId{.role = TensorRole::kExpertUp,
                 .layer = 3,
                 .expert = 7,
-                .scale = true}));
+                .scale = ScaleKind::kBlocks}));
 }
 
 TEST(ParseTensorName, TellsADenseMlpFromARouter) {

@@ -1,4 +1,4 @@
-#include "gateway/cli/plan.h"
+#include "gateway/cli/worker_verb.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -29,20 +29,25 @@ std::string ReadToEnd(int fd) {
 
 }  // namespace
 
-int RunPlan(int argc, char** argv) {
+bool IsWorkerVerb(const std::string& name) {
+  for (const WorkerVerb& verb : kWorkerVerbs)
+    if (name == verb.name) return true;
+  return false;
+}
+
+int RunWorkerVerb(int argc, char** argv) {
   std::string worker = WorkerProgram();
   std::vector<char*> args = {worker.data()};
   args.insert(args.end(), argv, argv + argc);
   args.push_back(nullptr);
   execv(worker.c_str(), args.data());
-  std::fprintf(stderr, "phalanx plan: %s cannot be run: %s\n", worker.c_str(),
-               std::strerror(errno));
+  std::fprintf(stderr, "phalanx %s: %s cannot be run: %s\n", argv[0],
+               worker.c_str(), std::strerror(errno));
   return 1;
 }
 
-absl::StatusOr<VerbEntry> ListPlanFlags() {
+absl::StatusOr<VerbEntry> ListWorkerFlags(std::string verb) {
   std::string worker = WorkerProgram();
-  std::string verb = kPlanVerb;
   std::string flag = "--list-flags";
   char* const args[] = {worker.data(), verb.data(), flag.data(), nullptr};
   int ends[2];

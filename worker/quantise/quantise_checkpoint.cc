@@ -1,0 +1,247 @@
+#include "worker/quantise/quantise_checkpoint.h"
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/byte_size.h"
+#include "common/mutex.h"
+#include "common/status.h"
+#include "kernels/quantise.h"
+#include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/json_fields.h"
+#include "worker/checkpoint/mapped_file.h"
+#include "worker/checkpoint/matrix_pieces.h"
+#include "worker/checkpoint/model_config.h"
+#include "worker/checkpoint/tensor_table.h"
+#include "worker/quantise/new_folder.h"
+#include "worker/quantise/output_plan.h"
+#include "worker/quantise/quantised_config.h"
+
+namespace phalanx {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What one job reads, about.
+constexpr int64_t kJobBytes = 2 << 20;
+
+// What belongs to a model beside config.json and weights, where it is there.
+constexpr const char* kCopiedFiles[] = {
+    "generation_config.json",  "tokenizer.json",      "tokenizer_config.json",
+    "chat_template.jinja",     "chat_template.json",  "vocab.json",
+    "merges.txt",              "added_tokens.json",   "LICENSE",
+    "special_tokens_map.json", "license.txt",         "LICENSE.txt"};
+
+// Codes and scales of some neighbouring rows.
+struct CodedRows {
+  std::vector<uint8_t> codes;  // As they are stored.
+  std::vector<uint16_t> scales;
+};
+
+CodedRows QuantiseRows(const uint16_t* rows, int64_t count, int64_t cols,
+                       int slices, WeightFormat format) {
+  const int64_t groups = GroupsOf(cols, slices).count;
+  CodedRows coded;
+  coded.codes.resize(static_cast<size_t>(count * cols));
+  coded.scales.resize(static_cast<size_t>(count * groups));
+  for (int64_t r = 0; r < count; ++r)
+    QuantiseWeightRow(rows + r * cols, cols, slices, format,
+                      coded.codes.data() + r * cols,
+                      coded.scales.data() + r * groups);
+  if (format == WeightFormat::kInt8) return coded;
+  for (size_t i = 0; i < coded.codes.size() / 2; ++i)
+    coded.codes[i] = static_cast<uint8_t>(coded.codes[2 * i] |
+                                          coded.codes[2 * i + 1] << 4);
+  coded.codes.resize(coded.codes.size() / 2);
+  return coded;
+}
+
+// The work of one call. Jobs hold `this`.
+class Quantiser {
+ public:
+  Quantiser(const QuantiseOptions& options, const OutputPlan& plan,
+            CheckpointWriter& writer)
+      : options_(options), plan_(plan), writer_(writer) {}
+
+  absl::Status Run();
+
+ private:
+  // Rows `rows` of matrix `index` of a stack.
+  struct Job {
+    const Conversion* conversion;
+    int64_t index;
+    Range rows;
+  };
+
+  void AddJobs(const Conversion& conversion);
+  absl::Status ConvertRows(const Job& job, LoadJobs::Scratch* scratch);
+  absl::Status CopyVector(const Conversion& conversion);
+  // Remembers the first error, and ends the run.
+  void Note(const absl::Status& status);
+
+  const QuantiseOptions& options_;
+  const OutputPlan& plan_;
+  CheckpointWriter& writer_;
+  LoadJobs jobs_;
+  std::atomic<bool> stop_{false};
+  Mutex mutex_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+};
+
+void Quantiser::Note(const absl::Status& status) {
+  if (status.ok()) return;
+  MutexLock lock(mutex_);
+  status_.Update(status);
+  stop_ = true;
+}
+
+absl::Status Quantiser::Run() {
+  for (const Conversion& conversion : plan_.conversions) AddJobs(conversion);
+  LoadJobs::RunOptions run = options_.run;
+  run.on_progress = [this](const LoadProgress& now) {
+    if (options_.run.stop != nullptr && options_.run.stop->load()) stop_ = true;
+    if (options_.run.on_progress != nullptr) options_.run.on_progress(now);
+  };
+  run.stop = &stop_;
+  const absl::Status ran = jobs_.Run(run);
+  MutexLock lock(mutex_);
+  return status_.ok() ? ran : status_;
+}
+
+void Quantiser::AddJobs(const Conversion& conversion) {
+  const std::vector<int64_t>& shape = conversion.source->shape;
+  const size_t rank = shape.size();
+  const auto bytes = static_cast<int64_t>(conversion.source->data.size());
+  // Vectors and the convolution are small and of any type.
+  if (!conversion.quantised && (rank != 2 || bytes < kJobBytes) &&
+      conversion.multipliers == nullptr) {
+    jobs_.Add(bytes, [this, &conversion](LoadJobs::Scratch*) {
+      Note(CopyVector(conversion));
+    });
+    return;
+  }
+  const int64_t rows = shape[rank - 2];
+  const int64_t cols = shape[rank - 1];
+  const int64_t count = rank == 3 ? shape[0] : 1;
+  const int64_t step = std::max<int64_t>(1, kJobBytes / (2 * cols));
+  for (int64_t index = 0; index < count; ++index) {
+    for (int64_t row = 0; row < rows; row += step) {
+      const Job job = {&conversion, index, {row, std::min(row + step, rows)}};
+      jobs_.Add(job.rows.size() * cols * 2,
+                [this, job](LoadJobs::Scratch* scratch) {
+                  Note(ConvertRows(job, scratch));
+                });
+    }
+  }
+}
+
+absl::Status Quantiser::CopyVector(const Conversion& conversion) {
+  const std::span<const std::byte> data = conversion.source->data;
+  return writer_.Write(conversion.output, 0, data.data(), std::ssize(data));
+}
+
+absl::Status Quantiser::ConvertRows(const Job& job,
+                                    LoadJobs::Scratch* scratch) {
+  const Conversion& conversion = *job.conversion;
+  const StoredTensor& source = *conversion.source;
+  const int rank = static_cast<int>(source.shape.size());
+  const int64_t rows = source.shape[static_cast<size_t>(rank) - 2];
+  const int64_t cols = source.shape[static_cast<size_t>(rank) - 1];
+  const MatrixPiece piece =
+      MakePiece(source, conversion.multipliers,
+                {.dim = rank - 2, .ranges = {job.rows}}, job.index);
+  const uint16_t* bf16 =
+      Assemble({&piece, 1}, job.rows.size(), cols, scratch);
+  const int64_t first = job.index * rows + job.rows.begin;
+  if (!conversion.quantised)
+    return writer_.Write(conversion.output, first * cols * 2, bf16,
+                         job.rows.size() * cols * 2);
+  const CodedRows coded = QuantiseRows(bf16, job.rows.size(), cols,
+                                       conversion.slices, options_.format);
+  const int64_t code_bytes = std::ssize(coded.codes) / job.rows.size();
+  const int64_t scale_bytes = std::ssize(coded.scales) / job.rows.size() * 2;
+  RETURN_IF_ERROR(writer_.Write(conversion.output, first * code_bytes,
+                                coded.codes.data(), std::ssize(coded.codes)));
+  RETURN_IF_ERROR(writer_.Write(conversion.scales, first * scale_bytes,
+                                coded.scales.data(),
+                                std::ssize(coded.scales) * 2));
+  if (job.rows.end == rows) MappedFile::DropPages(piece.data);
+  return absl::OkStatus();
+}
+
+absl::Status WriteText(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file.good())
+    return absl::FailedPreconditionError(absl::StrCat("cannot write ", path));
+  return absl::OkStatus();
+}
+
+absl::Status CopyBesides(const std::string& from, const std::string& to,
+                         WeightFormat format) {
+  ASSIGN_OR_RETURN(const std::string config,
+                   ReadTextFile(from + "/config.json", kMaxConfigBytes));
+  ASSIGN_OR_RETURN(const std::string quantised,
+                   QuantisedConfig(config, format));
+  RETURN_IF_ERROR(WriteText(to + "/config.json", quantised));
+  for (const char* name : kCopiedFiles) {
+    const fs::path source = fs::path(from) / name;
+    std::error_code error;
+    if (!fs::exists(source, error)) continue;
+    fs::copy_file(source, fs::path(to) / name, error);
+    if (error)
+      return absl::FailedPreconditionError(absl::StrCat(
+          "cannot copy ", source.string(), ": ", error.message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRoom(const NewFolder& folder, int64_t needed) {
+  if (folder.free_bytes() >= needed) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      folder.temporary(), " needs ", needed, " bytes (",
+      FormatByteSize(needed), "); free on its disk are ",
+      folder.free_bytes()));
+}
+
+}  // namespace
+
+absl::StatusOr<QuantiseResult> QuantiseCheckpoint(
+    const QuantiseOptions& options) {
+  ASSIGN_OR_RETURN(const ModelConfig config,
+                   LoadModelConfig(options.model_dir));
+  if (config.stored_weights != WeightFormat::kBf16)
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.model_dir, " is ",
+                     WeightFormatName(config.stored_weights),
+                     " already; it must be bf16 or block-FP8"));
+  ASSIGN_OR_RETURN(const Checkpoint checkpoint,
+                   Checkpoint::Open(options.model_dir));
+  ASSIGN_OR_RETURN(const TensorTable table,
+                   TensorTable::Match(checkpoint, config));
+  const OutputPlan plan = PlanOutput(table, config, options.format);
+  CheckpointWriter writer(plan.tensors, options.max_file_bytes);
+  QuantiseResult result = {.bytes = writer.total_bytes(),
+                           .files = writer.file_count()};
+  for (const auto& file : checkpoint.files())
+    result.source_bytes += file->bytes();
+  ASSIGN_OR_RETURN(const std::unique_ptr<NewFolder> folder,
+                   NewFolder::Create(options.out_dir));
+  RETURN_IF_ERROR(CheckRoom(*folder, result.bytes));
+  RETURN_IF_ERROR(writer.Open(folder->temporary()));
+  RETURN_IF_ERROR(Quantiser(options, plan, writer).Run());
+  RETURN_IF_ERROR(
+      CopyBesides(options.model_dir, folder->temporary(), options.format));
+  RETURN_IF_ERROR(writer.Flush());
+  RETURN_IF_ERROR(folder->Commit());
+  return result;
+}
+
+}  // namespace phalanx
