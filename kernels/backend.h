@@ -31,7 +31,7 @@ class Backend {
   virtual DType activation_dtype() const = 0;
 
   // The kernels' part of the numerics id: equal strings promise equal bits.
-  // "fma-1", "bf16dot-1".
+  // "fma-1", "bf16dot-2".
   virtual std::string kernel_family() const = 0;
 
   // What the hardware runs, for GetStatus and logs: "avx512", "avx2",

@@ -27,6 +27,7 @@ constexpr double kNsPerElement = 0.08;
 constexpr double kNsPerCopiedElement = 0.1;
 
 struct Attention {
+  const AttentionKernels& kernels;
   AttentionShape shape;
   Tensor q, keys, values, y;
   const Sequences& sequences;
@@ -104,10 +105,10 @@ void AttendTile(const Attention& a, int64_t index) {
   const AttentionPart total = a.PartAt(memory, 1);
   const AttentionRoom room = RoomIn(a, memory + 2 * a.part_floats());
   const AttentionTile tile = TileAt(a, index);
-  LoadQueries(a.shape, tile, a.q, room);
+  a.kernels.load_queries(a.shape, tile, a.q, room);
   for (int64_t segment = 0; segment < SegmentCount(tile); ++segment) {
-    AttendSegment(a.shape, tile, a.keys, a.values, a.sequences, segment, room,
-                  part);
+    a.kernels.attend_segment(a.shape, tile, a.keys, a.values, a.sequences,
+                             segment, room, part);
     MergeSegment(a.shape, tile, segment, part, total);
   }
   StoreOutput(a.shape, tile, total, a.y);
@@ -131,9 +132,9 @@ void AttendBySegments(ThreadPool& pool, const Attention& a,
       const int64_t segment = first + unit % wave;
       if (segment >= SegmentCount(tile)) return;
       const AttentionRoom room = RoomIn(a, room_scratch.Get(RoomFloats(a)));
-      LoadQueries(a.shape, tile, a.q, room);
-      AttendSegment(a.shape, tile, a.keys, a.values, a.sequences, segment, room,
-                    a.PartAt(parts, unit));
+      a.kernels.load_queries(a.shape, tile, a.q, room);
+      a.kernels.attend_segment(a.shape, tile, a.keys, a.values, a.sequences,
+                               segment, room, a.PartAt(parts, unit));
     });
     pool.ParallelFor(work.tiles, [&](int64_t index) {
       const AttentionTile tile = TileAt(a, index);
@@ -174,7 +175,14 @@ void StoreKv(ThreadPool& pool, Tensor k, Tensor v, Tensor places, Tensor keys,
 
 void PagedAttention(ThreadPool& pool, Tensor q, Tensor keys, Tensor values,
                     const Sequences& sequences, float scale, Tensor y) {
-  Attention a = {.shape = {.heads = q.dims[1],
+  PagedAttentionBy(FmaAttention(), pool, q, keys, values, sequences, scale, y);
+}
+
+void PagedAttentionBy(const AttentionKernels& kernels, ThreadPool& pool,
+                      Tensor q, Tensor keys, Tensor values,
+                      const Sequences& sequences, float scale, Tensor y) {
+  Attention a = {.kernels = kernels,
+                 .shape = {.heads = q.dims[1],
                            .kv_heads = keys.dims[1],
                            .head_size = q.dims[2],
                            .scale = scale},

@@ -11,6 +11,10 @@
 #include "kernels/sequences.h"
 #include "kernels/tensor.h"
 
+namespace phalanx {
+class ThreadPool;
+}
+
 namespace phalanx::PHALANX_ISA {
 
 // Dimensions are walked in steps of two vectors; scratch rows are padded to it
@@ -59,8 +63,8 @@ struct AttentionPart {
 
 // A thread's working memory for tiles of one size.
 struct AttentionRoom {
-  float* queries;     // [queries, padded]
-  float* scores;      // [queries, 64]; then the probabilities
+  float* queries;     // [queries, padded], f32 or, in half of it, bf16
+  float* scores;      // [queries, 64]; then the probabilities, alike
   float* correction;  // [queries]
   float* sums;        // [queries, 16]
 
@@ -68,16 +72,31 @@ struct AttentionRoom {
   static AttentionRoom In(float* memory, int64_t queries, int64_t padded);
 };
 
-// Widens the tile's queries into room.
-void LoadQueries(const AttentionShape& shape, const AttentionTile& tile,
-                 const Tensor& q, const AttentionRoom& room);
+// One kernel family's arithmetic inside a segment.
+struct AttentionKernels {
+  // Puts the tile's queries into room, as attend_segment wants them.
+  void (*load_queries)(const AttentionShape& shape, const AttentionTile& tile,
+                       const Tensor& q, const AttentionRoom& room);
 
-// Attention over positions 256 * segment and on, of the queries that stand
-// there or later; the others' part is undefined.
-void AttendSegment(const AttentionShape& shape, const AttentionTile& tile,
-                   const Tensor& keys, const Tensor& values,
-                   const Sequences& sequences, int64_t segment,
-                   const AttentionRoom& room, AttentionPart part);
+  // Attention over positions 256 * segment and on, of the queries that stand
+  // there or later; the others' part is undefined.
+  void (*attend_segment)(const AttentionShape& shape, const AttentionTile& tile,
+                         const Tensor& keys, const Tensor& values,
+                         const Sequences& sequences, int64_t segment,
+                         const AttentionRoom& room, AttentionPart part);
+};
+
+// Family fma. Family bf16dot is in attention_bf16dot.cc, for avx512 alone.
+const AttentionKernels& FmaAttention();
+
+// PagedAttention (ops.h) by one family's arithmetic.
+void PagedAttentionBy(const AttentionKernels& kernels, ThreadPool& pool,
+                      Tensor q, Tensor keys, Tensor values,
+                      const Sequences& sequences, float scale, Tensor y);
+
+// The tile's first query at or after `position`.
+int64_t FirstQueryAt(const AttentionShape& shape, const AttentionTile& tile,
+                     int64_t position);
 
 // total <- total merged with `part`, which is the next segment's; the first is
 // copied.

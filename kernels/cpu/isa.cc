@@ -88,7 +88,7 @@ const char* KernelFamilyName(KernelFamily family) {
     case KernelFamily::kFma:
       return "fma-1";
     case KernelFamily::kBf16Dot:
-      return "bf16dot-1";
+      return "bf16dot-2";
   }
   return "";
 }

@@ -28,7 +28,7 @@ enum class KernelFamily : uint8_t {
 // "portable", "avx2", "avx512": as PHALANX_ISA and GetStatus spell it.
 const char* IsaName(Isa isa);
 
-// "fma-1", "bf16dot-1": the family and the version of its kernels. Equal names
+// "fma-1", "bf16dot-2": the family and the version of its kernels. Equal names
 // promise equal bits, so the version rises when a chain of operations changes.
 const char* KernelFamilyName(KernelFamily family);
 

@@ -56,6 +56,10 @@ void StoreKv(ThreadPool&, Tensor k, Tensor v, Tensor places, Tensor keys,
 void PagedAttention(ThreadPool&, Tensor q, Tensor keys, Tensor values,
                     const Sequences& sequences, float scale, Tensor y);
 
+// attention_bf16dot.cc: PagedAttention of that family, in avx512 alone.
+void PagedAttentionBf16Dot(ThreadPool&, Tensor q, Tensor keys, Tensor values,
+                           const Sequences& sequences, float scale, Tensor y);
+
 // conv.cc, gated_delta.cc
 void ConvSilu(ThreadPool&, Tensor x, Tensor w, const Sequences& sequences,
               Tensor state, Tensor y);

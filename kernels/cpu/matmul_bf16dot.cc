@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/experts.h"
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/cpu/kernels.h"
 #include "kernels/cpu/matmul.h"
 
 namespace phalanx::PHALANX_ISA {
@@ -9,7 +10,7 @@ namespace phalanx::PHALANX_ISA {
 // Defined by kernel_table.cc.
 const KernelTable& Table();
 
-// Table(), its products replaced.
+// Table(), its products and attention replaced.
 const KernelTable& Bf16DotTable();
 
 const KernelTable& Bf16DotTable() {
@@ -22,6 +23,7 @@ const KernelTable& Bf16DotTable() {
     bf16.gate_up = GateUpAs<Bf16Dot>;
     bf16.experts_gate_up = ExpertsGateUpAs<Bf16Dot>;
     bf16.experts_down = ExpertsDownAs<Bf16Dot>;
+    table.paged_attention = PagedAttentionBf16Dot;
     return table;
   }();
   return kTable;

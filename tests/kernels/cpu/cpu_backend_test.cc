@@ -159,7 +159,7 @@ TEST(CreateCpuBackend, RefusesBf16DotInThePortableSet) {
 
   EXPECT_THAT(CreateCpuBackend(config),
               StatusIs(absl::StatusCode::kFailedPrecondition,
-                       HasSubstr("bf16dot-1 needs AVX512_BF16")));
+                       HasSubstr("bf16dot-2 needs AVX512_BF16")));
 }
 
 TEST(CreateCpuBackend, TheEnvironmentForcesALowerSet) {

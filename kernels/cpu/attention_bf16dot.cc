@@ -1,0 +1,167 @@
+// Attention in kernel family bf16dot: q k and p v by the bf16 dot product, a
+// pair of terms at a time. Pairs are neighbouring dimensions of q and k, and
+// neighbouring positions of p and v, so each sum is still one chain that
+// depends on the shape and the position alone. Compiled for AVX-512 with BF16
+// alone.
+
+#include <immintrin.h>
+
+#include "kernels/cpu/attention_segment.h"
+#include "kernels/cpu/kernels.h"
+
+namespace phalanx::PHALANX_ISA {
+namespace {
+
+// Thirty-two bf16.
+using Bf16x32 = __m512i;
+
+F32x16 Dot(F32x16 sum, Bf16x32 a, Bf16x32 b) {
+  return {_mm512_dpbf16_ps(sum.v, reinterpret_cast<__m512bh>(a),
+                           reinterpret_cast<__m512bh>(b))};
+}
+
+void Hold(Bf16x32& x) { asm("" : "+v"(x)); }
+
+Bf16x32 LoadAll(const uint16_t* p) { return _mm512_loadu_si512(p); }
+
+// The first n; zeros above.
+Bf16x32 LoadFirst(const uint16_t* p, int64_t n) {
+  const __mmask32 first = n >= 32 ? ~__mmask32{0} : (__mmask32{1} << n) - 1;
+  return _mm512_maskz_loadu_epi16(first, p);
+}
+
+struct Bf16DotProducts {
+  static void LoadQuery(const uint16_t* query, const AttentionShape& shape,
+                        float* room) {
+    auto* out = reinterpret_cast<uint16_t*>(room);
+    for (int64_t d = 0; d < shape.padded(); d += kDimStep)
+      _mm512_storeu_si512(out + d, LoadFirst(query + d, shape.head_size - d));
+  }
+
+  template <int kCount>
+  static void ScoreKeys(const AttentionShape& shape, const float* queries,
+                        const uint16_t* keys, const uint16_t* ahead,
+                        float* scores);
+
+  static void StoreProbabilities(F32x16 p, float* scores, int64_t v) {
+    Store(reinterpret_cast<uint16_t*>(scores) + v * kLanes, p);
+  }
+
+  template <int kCount, bool kWhole>
+  static void AddValues(const ValueStep& step);
+};
+
+// Lane l of each sum is the chain over dimensions 2 l and 2 l + 1 of each 32;
+// the tree adds the lanes.
+template <int kCount>
+void Bf16DotProducts::ScoreKeys(const AttentionShape& shape,
+                                const float* queries, const uint16_t* keys,
+                                const uint16_t* ahead, float* scores) {
+  constexpr int kKeys = kLanes / kCount;
+  const int64_t size = shape.head_size;
+  const auto* query = reinterpret_cast<const uint16_t*>(queries);
+  F32x16 sums[kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) sums[i] = Zero();
+  const auto add = [&](int64_t d, const auto& load) {
+    Bf16x32 parts[kKeys];
+#pragma GCC unroll 16
+    for (int j = 0; j < kKeys; ++j) parts[j] = load(keys + j * size + d);
+#pragma GCC unroll 16
+    for (int i = 0; i < kCount; ++i) {
+      Bf16x32 part = LoadAll(query + i * 2 * shape.padded() + d);
+      Hold(part);
+#pragma GCC unroll 16
+      for (int j = 0; j < kKeys; ++j)
+        sums[i * kKeys + j] = Dot(sums[i * kKeys + j], part, parts[j]);
+    }
+  };
+  int64_t d = 0;
+  for (; d + kDimStep <= size; d += kDimStep) {
+#pragma GCC unroll 16
+    for (int j = 0; j < kKeys; ++j) Prefetch(ahead + j * size + d);
+    add(d, LoadAll);
+  }
+  if (d < size)
+    add(d, [&](const uint16_t* key) { return LoadFirst(key, size - d); });
+  StoreScores<kCount>(HorizontalSums(sums) * Broadcast(shape.scale), scores);
+}
+
+// Values of two positions, side by side for each of 32 dimensions.
+struct ValuePair {
+  Bf16x32 low, high;
+};
+
+ValuePair PairValues(Bf16x32 even, Bf16x32 odd) {
+  alignas(64) static constexpr uint16_t kLow[32] = {
+      0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+      8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+  const Bf16x32 low = LoadAll(kLow);
+  const Bf16x32 high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+  return {_mm512_permutex2var_epi16(even, low, odd),
+          _mm512_permutex2var_epi16(even, high, odd)};
+}
+
+// output <- output * correction + probabilities * values, as FmaProducts but
+// for the pairs: a last position without a partner is paired with zero.
+template <int kCount, bool kWhole>
+void Bf16DotProducts::AddValues(const ValueStep& step) {
+  const auto* probabilities =
+      reinterpret_cast<const uint16_t*>(step.probabilities);
+  F32x16 low[kCount];
+  F32x16 high[kCount];
+#pragma GCC unroll 8
+  for (int i = 0; i < kCount; ++i) {
+    const F32x16 factor = Broadcast(step.correction[i]);
+    low[i] = Load(step.output + i * step.padded) * factor;
+    high[i] = Load(step.output + i * step.padded + kLanes) * factor;
+  }
+  const auto load = [&](int64_t j) {
+    const uint16_t* value = step.values + j * step.stride;
+    return kWhole ? LoadAll(value) : LoadFirst(value, step.width);
+  };
+  const auto add = [&](int i, int64_t j, const ValuePair& pair) {
+    int32_t both;
+    std::memcpy(&both, probabilities + i * 2 * kBlock + j, sizeof(both));
+    Bf16x32 p = _mm512_set1_epi32(both);
+    Hold(p);
+    low[i] = Dot(low[i], p, pair.low);
+    high[i] = Dot(high[i], p, pair.high);
+  };
+  // Positions ascend with the queries, so the first sees the fewest.
+  int64_t j = 0;
+  for (; j + 2 <= step.seen[0]; j += 2) {
+    Prefetch(step.ahead + j * kLineElements);
+    Prefetch(step.ahead + (j + 1) * kLineElements);
+    const ValuePair pair = PairValues(load(j), load(j + 1));
+#pragma GCC unroll 8
+    for (int i = 0; i < kCount; ++i) add(i, j, pair);
+  }
+  for (; j < step.seen[kCount - 1]; j += 2) {
+    const ValuePair alone = PairValues(load(j), _mm512_setzero_si512());
+    // The partner is read only if some query sees it, so never past the block.
+    const ValuePair pair = j + 1 < step.seen[kCount - 1]
+                               ? PairValues(load(j), load(j + 1))
+                               : alone;
+#pragma GCC unroll 8
+    for (int i = 0; i < kCount; ++i)
+      if (j < step.seen[i]) add(i, j, j + 1 < step.seen[i] ? pair : alone);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < kCount; ++i) {
+    Store(step.output + i * step.padded, low[i]);
+    Store(step.output + i * step.padded + kLanes, high[i]);
+  }
+}
+
+}  // namespace
+
+void PagedAttentionBf16Dot(ThreadPool& pool, Tensor q, Tensor keys,
+                           Tensor values, const Sequences& sequences,
+                           float scale, Tensor y) {
+  static constexpr AttentionKernels kKernels =
+      AttentionKernelsOf<Bf16DotProducts>();
+  PagedAttentionBy(kKernels, pool, q, keys, values, sequences, scale, y);
+}
+
+}  // namespace phalanx::PHALANX_ISA

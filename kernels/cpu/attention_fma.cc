@@ -1,0 +1,122 @@
+// Attention in kernel family fma: everything widened to f32, one fused
+// multiply-add a term. The same bits from every instruction set.
+
+#include "kernels/cpu/attention_segment.h"
+
+namespace phalanx::PHALANX_ISA {
+namespace {
+
+struct FmaProducts {
+  static void LoadQuery(const uint16_t* query, const AttentionShape& shape,
+                        float* room) {
+    for (int64_t d = 0; d < shape.padded(); d += kLanes) {
+      const int64_t n = shape.head_size - d;
+      Store(room + d, n > 0 ? LoadPart(query + d, n) : Zero());
+    }
+  }
+
+  template <int kCount>
+  static void ScoreKeys(const AttentionShape& shape, const float* queries,
+                        const uint16_t* keys, const uint16_t* ahead,
+                        float* scores);
+
+  static void StoreProbabilities(F32x16 p, float* scores, int64_t v) {
+    Store(scores + v * kLanes, RoundToBf16(p));
+  }
+
+  template <int kCount, bool kWhole>
+  static void AddValues(const ValueStep& step);
+};
+
+// Sixteen products: of kCount queries with the 16 / kCount keys at `keys`, put
+// into the queries' rows of `scores`. Each is sixteen chains and the fixed tree
+// of vec.h. A key is widened for all queries at once, in registers. Asks for as
+// much memory at `ahead` as it reads of the keys.
+template <int kCount>
+void FmaProducts::ScoreKeys(const AttentionShape& shape, const float* queries,
+                            const uint16_t* keys, const uint16_t* ahead,
+                            float* scores) {
+  constexpr int kKeys = kLanes / kCount;
+  const int64_t size = shape.head_size;
+  const int64_t padded = shape.padded();
+  F32x16 sums[kLanes];
+#pragma GCC unroll 16
+  for (int i = 0; i < kLanes; ++i) sums[i] = Zero();
+  const auto add = [&](int64_t d, const auto& load) {
+    F32x16 parts[kKeys];
+#pragma GCC unroll 16
+    for (int j = 0; j < kKeys; ++j) parts[j] = load(keys + j * size + d);
+#pragma GCC unroll 16
+    for (int i = 0; i < kCount; ++i) {
+      F32x16 query = Load(queries + i * padded + d);
+      Hold(query);
+#pragma GCC unroll 16
+      for (int j = 0; j < kKeys; ++j)
+        sums[i * kKeys + j] = Fma(query, parts[j], sums[i * kKeys + j]);
+    }
+  };
+  int64_t d = 0;
+  for (; d + kLanes <= size; d += kLanes) {
+#pragma GCC unroll 8
+    for (int line = 0; line < (kKeys + 1) / 2; ++line)
+      Prefetch(ahead + d * kKeys + line * kLineElements);
+    add(d, [](const uint16_t* key) { return Load(key); });
+  }
+  if (d < size)
+    add(d, [&](const uint16_t* key) { return LoadTail(key, size - d); });
+  StoreScores<kCount>(HorizontalSums(sums) * Broadcast(shape.scale), scores);
+}
+
+// output <- output * correction + probabilities * values for kCount queries,
+// two vectors of dimensions each: one chain per element in order of position.
+// Queries see different numbers of positions; each stops at its own. kWhole
+// says that all 32 dimensions exist.
+template <int kCount, bool kWhole>
+void FmaProducts::AddValues(const ValueStep& step) {
+  F32x16 low[kCount];
+  F32x16 high[kCount];
+#pragma GCC unroll 8
+  for (int i = 0; i < kCount; ++i) {
+    const F32x16 factor = Broadcast(step.correction[i]);
+    low[i] = Load(step.output + i * step.padded) * factor;
+    high[i] = Load(step.output + i * step.padded + kLanes) * factor;
+  }
+  const auto add = [&](int64_t j, const auto& takes) {
+    const uint16_t* value = step.values + j * step.stride;
+    const F32x16 v_low = kWhole ? Load(value) : LoadPart(value, step.width);
+    const F32x16 v_high = kWhole ? Load(value + kLanes)
+                          : step.width > kLanes
+                              ? LoadPart(value + kLanes, step.width - kLanes)
+                              : Zero();
+#pragma GCC unroll 8
+    for (int i = 0; i < kCount; ++i) {
+      if (!takes(i)) continue;
+      const F32x16 p = Broadcast(step.probabilities[i * kBlock + j]);
+      low[i] = Fma(p, v_low, low[i]);
+      high[i] = Fma(p, v_high, high[i]);
+    }
+  };
+  // Positions ascend with the queries, so the first sees the fewest.
+  int64_t j = 0;
+  for (; j < step.seen[0]; ++j) {
+    Prefetch(step.ahead + j * kLineElements);
+    add(j, [](int) { return true; });
+  }
+  for (; j < step.seen[kCount - 1]; ++j)
+    add(j, [&](int i) { return j < step.seen[i]; });
+#pragma GCC unroll 8
+  for (int i = 0; i < kCount; ++i) {
+    Store(step.output + i * step.padded, low[i]);
+    Store(step.output + i * step.padded + kLanes, high[i]);
+  }
+}
+
+}  // namespace
+
+const AttentionKernels& FmaAttention() {
+  static constexpr AttentionKernels kKernels =
+      AttentionKernelsOf<FmaProducts>();
+  return kKernels;
+}
+
+}  // namespace phalanx::PHALANX_ISA
