@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/status.h"
+#include "worker/cpu_share.h"
 #include "worker/experts/mapped_bank.h"
 #include "worker/experts/packed_bank.h"
 #include "worker/experts/resident_experts.h"
@@ -13,6 +14,7 @@ namespace phalanx {
 absl::StatusOr<std::unique_ptr<LoadedRank>> LoadedRank::Create(
     LoadRequest request, const ModelConfig& config, const RankPlan& plan,
     Backend& backend) {
+  const StayOnCpus near(request.cpus);
   std::unique_ptr<LoadedRank> rank(new LoadedRank());
   const bool offload = plan.memory.moe_mode == MoeMode::kOffload;
   // A bank that is packed takes memory for a moment: before weights do.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
@@ -28,6 +29,9 @@ struct LoadRequest {
   WeightFormat format = WeightFormat::kBf16;
   std::string pack_cache;  // Folder of packed banks; empty: none is made.
   int threads = 1;         // That load, and later fetch experts.
+  // Where they run, so that weights and caches lie in the memory of those that
+  // compute with them; empty: anywhere.
+  std::vector<int> cpus = {};
   // Told how a packed bank is made, where this rank makes it, and after that
   // how the weights come in; by any of those threads.
   std::function<void(const LoadProgress&)> on_pack_progress = nullptr;

@@ -267,6 +267,7 @@ absl::StatusOr<std::unique_ptr<LoadedRank>> Load(
       .format = p.format,
       .pack_cache = flags.pack_cache,
       .threads = p.cpus.threads,
+      .cpus = p.cpus.cpus,
       .on_pack_progress =
           [&](const LoadProgress& now) { ShowProgress(now, around.board); },
       .on_progress =

@@ -137,10 +137,11 @@ class Bench {
   void AllReduce(const std::string& name, int64_t count, DType dtype) {
     std::vector<float> partial(count, 1.0f);
     std::vector<Out> out(count);
-    Time(name + (dtype == DType::kF32 ? " to f32" : " to bf16"), 4 * count, [&] {
-      group_.AllReduceSum(MakeTensor(partial.data(), DType::kF32, 1, count),
-                          MakeTensor(out.data(), dtype, 1, count));
-    });
+    Time(
+        name + (dtype == DType::kF32 ? " to f32" : " to bf16"), 4 * count, [&] {
+          group_.AllReduceSum(MakeTensor(partial.data(), DType::kF32, 1, count),
+                              MakeTensor(out.data(), dtype, 1, count));
+        });
   }
 
   void AllGather(const std::string& name, int64_t count, DType dtype) {

@@ -9,6 +9,9 @@
 
 namespace phalanx {
 
+// Of one broadcast, in every transport.
+inline constexpr int64_t kMaxBroadcastBytes = int64_t{16} << 20;
+
 // What the ranks of one group do together. Every rank makes the same calls in
 // the same order with the same shapes, from its engine thread.
 //

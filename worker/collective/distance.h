@@ -19,7 +19,8 @@ class Distance {
   // What one load of a line that another rank has just written took, the
   // reading of the clock included. A single one means little.
   void Vote(double seconds) {
-    votes_ = std::clamp(votes_ + (seconds > kFarSeconds ? 1 : -1), -kSure, kSure);
+    votes_ =
+        std::clamp(votes_ + (seconds > kFarSeconds ? 1 : -1), -kSure, kSure);
     if (votes_ == kSure) far_ = true;
     if (votes_ == -kSure) far_ = false;
   }

@@ -10,13 +10,13 @@
 #include "common/mutex.h"
 #include "worker/collective/call.h"
 #include "worker/collective/loss.h"
+#include "worker/collective/solo.h"
 #include "worker/collective/sum_tree.h"
 
 namespace phalanx {
 namespace {
 
 constexpr uint64_t kEpoch = 0;
-constexpr int64_t kMaxBroadcastBytes = int64_t{16} << 20;
 
 // What the ranks of one local group have in common.
 //
@@ -194,8 +194,12 @@ class LocalCollective final : public Collective {
 
 std::vector<std::unique_ptr<Collective>> CreateLocalGroup(int size) {
   CHECK(IsGroupSize(size));
-  auto group = std::make_shared<LocalGroup>(size);
   std::vector<std::unique_ptr<Collective>> ranks;
+  if (size == 1) {
+    ranks.push_back(CreateSoloCollective());
+    return ranks;
+  }
+  auto group = std::make_shared<LocalGroup>(size);
   for (int rank = 0; rank < size; ++rank)
     ranks.push_back(std::make_unique<LocalCollective>(group, rank));
   return ranks;

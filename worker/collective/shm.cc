@@ -17,7 +17,6 @@
 namespace phalanx {
 namespace {
 
-constexpr int64_t kMaxBroadcastBytes = int64_t{16} << 20;
 // Up to here every rank adds all planes itself, which saves a step; above, each
 // adds and rounds one block and all read the results, which divides the work.
 constexpr int64_t kOneShotBytes = int64_t{4} << 10;
@@ -89,9 +88,8 @@ class ShmCollective final : public Collective {
  private:
   // The same on every rank.
   bool far() const {
-    return distance_ == ShmDistance::kMeasured
-               ? steps_.far()
-               : distance_ == ShmDistance::kFar;
+    return distance_ == ShmDistance::kMeasured ? steps_.far()
+                                               : distance_ == ShmDistance::kFar;
   }
   bool IsOneShot(int64_t bytes) const {
     return far() ? (size_ - 1) * bytes <= kFarOneShotBytes
