@@ -2,14 +2,15 @@
 """Phalanx beside llama.cpp on one model, in turns.
 
     compare.py measure --log LOG --llama BIN_DIR --gguf FILE \\
-        [--phalanx PROGRAM --model DIR] [--weights bf16|int8|int4] [--rounds N]
+        --worker PROGRAM [--model DIR] [--weights bf16|int8|int4] [--rounds N]
     compare.py report LOG...
 
 A round is: probe, ours, llama.cpp, ours, llama.cpp, probe. `measure` appends
 each to LOG, a line of JSON, so that rounds may be taken one by one. `report`
-gives the medians over rounds, and over pairs their ratio; a round whose probes
-moved by over 10 % is counted and left out. Without --phalanx, llama.cpp alone
-is measured, between probes of --probe.
+gives the medians over rounds, and over pairs their ratio. A measure of a round
+whose limit moved by over 10 % between the probes is counted and left out: of a
+prefill the peak, of a decode the read bandwidth. Without --model, llama.cpp is
+measured alone; the probes are phalanx-worker's all the same.
 """
 
 import argparse
@@ -39,10 +40,15 @@ def _run(command):
     return done.stdout
 
 
-def probe(command):
-    """What all threads of the machine can do now."""
-    machine = json.loads(_run(command))["machine"]
-    return {"at_start": machine["before"]["all"], "ping_pong_ns": machine["before"]["ping_pong_ns"]}
+def probe(args):
+    """What all threads of the machine can do now, before and after the least
+    that bench-kernels can be asked for: the better of both."""
+    command = [args.worker, "bench-kernels", "--quick", "--json", "--rounds", "1"]
+    report = json.loads(_run(command + ["--only", "norm", "--threads", str(args.threads)]))
+    before, after = (report["machine"][when]["all"] for when in ("before", "after"))
+    roofs = {key: max(before[key] or 0, after[key] or 0) for key in before}
+    ping_pong = report["machine"]["after"]["ping_pong_ns"]
+    return {"processor": report["processor"], "roofs": roofs, "ping_pong_ns": ping_pong}
 
 
 def run_llama(args):
@@ -67,7 +73,7 @@ def run_llama(args):
 
 
 def run_phalanx(args):
-    command = [args.phalanx, "bench", "model", "--model", args.model, "--json"]
+    command = [args.worker, "bench-model", "--model", args.model, "--json"]
     command += ["--threads", str(args.threads), "--rounds", "1", "--contexts", "0"]
     command += ["--prompts", str(_PROMPT)]
     command += ["--batches", f"1,{_BATCH}" if "batch" in args.measures else "1"]
@@ -86,10 +92,10 @@ def measure(args):
     args.measures = args.measures.split(",")
     file = GgufFile(args.gguf)
     for _ in range(args.rounds):
-        before = probe(args.probe)
+        before = probe(args)
         ours, theirs = [], []
         for _ in range(2):
-            if args.phalanx:
+            if args.model:
                 ours.append(run_phalanx(args))
             theirs.append(run_llama(args))
         record = {
@@ -98,7 +104,7 @@ def measure(args):
             "gguf": os.path.basename(args.gguf),
             "bytes": {"decode": file.bytes_per_step(1), "batch": file.bytes_per_step(_BATCH)},
             "flops": {"prefill": file.flops_per_prompt_token()},
-            "probes": [before, probe(args.probe)],
+            "probes": [before, probe(args)],
             "ours": ours,
             "llama": theirs,
         }
@@ -106,77 +112,76 @@ def measure(args):
             log.write(json.dumps(record) + "\n")
 
 
-def moved(record):
-    """By how much the machine's limits differ between the probes of a round."""
-    before, after = (p["at_start"] for p in record["probes"])
-    return max(
-        abs(after[key] / before[key] - 1) for key in before if before[key] and after.get(key)
-    )
+def limits(record, name):
+    """What bounds a measure, in each of the round's probes: the fastest
+    products of such weights, or the read bandwidth."""
+    for roofs in (p["roofs"] for p in record["probes"]):
+        if name != "prefill":
+            yield roofs["read_bytes_per_second"]
+        elif record["weights"] == "bf16":
+            yield max(roofs["f32_fma_flops"], roofs["bf16_dot_flops"])
+        else:
+            yield roofs["int8_dot_ops"]
 
 
-def peak(roofs, weights):
-    """The fastest products that these weights can be multiplied by."""
-    if weights != "bf16":
-        return roofs["int8_dot_ops"]
-    return max(roofs["f32_fma_flops"], roofs["bf16_dot_flops"] or 0)
+def is_kept(record, name):
+    before, after = limits(record, name)
+    return abs(after - before) <= _MOST_MOVED * before
 
 
 def share(record, name, rate):
-    """Of the limit that bounds a measure: the peak, or the read bandwidth. For
-    both engines by the bytes of the peer's file."""
-    roofs = {
-        key: statistics.mean(p["at_start"][key] or 0 for p in record["probes"])
-        for key in record["probes"][0]["at_start"]
-    }
+    """Of the limit, by what the peer's file makes a token cost, for both."""
+    limit = statistics.mean(limits(record, name))
     if name == "prefill":
-        return rate * record["flops"][name] / peak(roofs, record["weights"])
+        return rate * record["flops"][name] / limit
     steps = rate / (_BATCH if name == "batch" else 1)
-    return steps * record["bytes"][name] / roofs["read_bytes_per_second"]
+    return steps * record["bytes"][name] / limit
 
 
 def summary(records):
-    """measure -> what the kept rounds of one kind of weights give."""
+    """measure -> what the rounds of one model give of it: how many were kept and
+    thrown away, medians, shares of the limit, and the ratio of pairs."""
     out = {}
     for name in _MEASURES:
-        row = {}
+        rounds = [r for r in records if any(name in run for run in r["llama"])]
+        if not rounds:
+            continue
+        kept = [r for r in rounds if is_kept(r, name)]
+        row = out[name] = {"kept": len(kept), "thrown": len(rounds) - len(kept)}
         for who in ("llama", "ours"):
-            pairs = [(r, run[name]) for r in records for run in r[who] if name in run]
-            if not pairs:
-                continue
-            row[who] = statistics.median(rate for _, rate in pairs)
-            row[who + "_share"] = statistics.median(share(r, name, rate) for r, rate in pairs)
+            runs = [(r, run[name]) for r in kept for run in r[who] if name in run]
+            if runs:
+                row[who] = statistics.median(rate for _, rate in runs)
+                row[who + "_share"] = statistics.median(share(r, name, rate) for r, rate in runs)
         ratios = [
             ours[name] / theirs[name]
-            for r in records
+            for r in kept
             for ours, theirs in zip(r["ours"], r["llama"])
             if name in ours and name in theirs
         ]
         if ratios:
             row["ratio"] = statistics.median(ratios)
-        if row:
-            out[name] = row
+        if kept:
+            row["limit"] = statistics.median(x for r in kept for x in limits(r, name))
     return out
 
 
 def report(args):
     records = [json.loads(line) for path in args.logs for line in open(path, encoding="utf-8")]
-    for kind in sorted({(r["weights"], r["gguf"]) for r in records}):
-        rounds = [r for r in records if (r["weights"], r["gguf"]) == kind]
-        kept = [r for r in rounds if moved(r) <= _MOST_MOVED]
-        print(f"{kind[1]}, ours {kind[0]}: {len(kept)} rounds, {len(rounds) - len(kept)} thrown away")
-        if not kept:
-            continue
-        for key in kept[0]["probes"][0]["at_start"]:
-            values = [p["at_start"][key] or 0 for r in kept for p in r["probes"]]
-            print(f"  {key:24}{statistics.median(values) / 1e9:10.1f} e9")
-        for name, row in summary(kept).items():
-            text = f"  {_NAMES[name]:18}"
+    for gguf, weights in sorted({(r["gguf"], r["weights"]) for r in records}):
+        rounds = [r for r in records if (r["gguf"], r["weights"]) == (gguf, weights)]
+        print(f"{rounds[0]['probes'][0]['processor']}: llama.cpp {gguf}, ours {weights}")
+        for name, row in summary(rounds).items():
+            print(f"  {_NAMES[name]}: {row['kept']} rounds, {row['thrown']} thrown away")
+            if "limit" in row:
+                unit = "GFLOP/s" if name == "prefill" else "GB/s"
+                print(f"    limit      {row['limit'] / 1e9:8.1f} {unit}")
             for who, label in (("llama", "llama.cpp"), ("ours", "ours")):
                 if who in row:
-                    text += f"{label} {row[who]:8.1f} tokens/s, {row[who + '_share']:.3f} of the limit; "
+                    part = f"{row[who + '_share']:.3f} of the limit"
+                    print(f"    {label:10} {row[who]:8.1f} tokens/s, {part}")
             if "ratio" in row:
-                text += f"ours / llama.cpp {row['ratio']:.2f}"
-            print(text.rstrip("; "))
+                print(f"    ours / llama.cpp {row['ratio']:.2f}")
 
 
 def main():
@@ -189,14 +194,13 @@ def main():
     verb.add_argument("--log", required=True, help="file that gets a line a round")
     verb.add_argument("--llama", required=True, help="folder of llama-bench and llama-batched-bench")
     verb.add_argument("--gguf", required=True, help="the model for llama.cpp")
-    verb.add_argument("--phalanx", help="the program phalanx; without it llama.cpp alone")
-    verb.add_argument("--model", help="the model for phalanx")
+    verb.add_argument("--worker", required=True, help="the program phalanx-worker")
+    verb.add_argument("--model", help="the model for it; without it llama.cpp alone")
     verb.add_argument("--weights", default="bf16", choices=("bf16", "int8", "int4"))
     verb.add_argument("--threads", type=int, default=os.cpu_count())
     verb.add_argument("--rounds", type=int, default=1)
     verb.add_argument("--measures", default=",".join(_MEASURES), help="of prefill,decode,batch")
     verb.add_argument("--load-mode", default="mmap", help="llama.cpp's -lm; dio leaves the page cache alone")
-    verb.add_argument("--probe", nargs="+", help="command that prints the machine's limits")
     verb = verbs.add_parser("report", help="medians of the rounds in logs")
     verb.set_defaults(run=report)
     verb.add_argument("logs", nargs="+")

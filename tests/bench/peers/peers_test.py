@@ -87,40 +87,47 @@ class ToGgufTest(unittest.TestCase):
         self.assertAlmostEqual(self.file.bytes_per_step(2) - once, experts * (4 / 16 * 12 / 16))
 
 
-def _round(read_after, ours, llama):
-    roofs = {"read_bytes_per_second": 100.0, "bf16_dot_flops": 400.0, "f32_fma_flops": 200.0}
+def _round(ours, llama, read_after=100.0, peak_after=400.0):
+    before = {"read_bytes_per_second": 100.0, "bf16_dot_flops": 400.0, "f32_fma_flops": 200.0}
+    after = {**before, "read_bytes_per_second": read_after, "bf16_dot_flops": peak_after}
     return {
         "weights": "bf16",
-        "gguf": "a.gguf",
         "bytes": {"decode": 10, "batch": 20},
         "flops": {"prefill": 4},
-        "probes": [
-            {"at_start": roofs},
-            {"at_start": {**roofs, "read_bytes_per_second": read_after}},
-        ],
+        "probes": [{"roofs": before}, {"roofs": after}],
         "ours": [{"decode": rate} for rate in ours],
-        "llama": [{"decode": rate, "prefill": 50} for rate in llama],
+        "llama": [{"decode": rate, "prefill": 50, "batch": 24} for rate in llama],
     }
 
 
 class CompareTest(unittest.TestCase):
-    def test_finds_by_how_much_the_machine_moved(self):
-        self.assertAlmostEqual(compare.moved(_round(115.0, [], [])), 0.15)
-
     def test_takes_the_median_of_pairs(self):
-        rows = compare.summary([_round(100.0, [8, 9], [4, 5]), _round(100.0, [6], [6])])
+        rows = compare.summary([_round([8, 9], [4, 5]), _round([6], [6])])
 
         self.assertEqual(rows["decode"]["ratio"], 1.8)
         self.assertEqual(rows["decode"]["ours"], 8)
 
     def test_holds_decode_against_reading_and_prefill_against_the_peak(self):
-        rows = compare.summary([_round(100.0, [8], [5])])
+        rows = compare.summary([_round([8], [5])])
 
         self.assertAlmostEqual(rows["decode"]["llama_share"], 0.5)
+        self.assertAlmostEqual(rows["batch"]["llama_share"], 0.6)
         self.assertAlmostEqual(rows["prefill"]["llama_share"], 0.5)
 
+    def test_throws_away_what_the_moved_limit_bounds(self):
+        rows = compare.summary([_round([8], [5], read_after=115.0), _round([9], [6])])
+
+        self.assertEqual((rows["decode"]["kept"], rows["decode"]["thrown"]), (1, 1))
+        self.assertEqual(rows["decode"]["ours"], 9)
+        self.assertEqual((rows["prefill"]["kept"], rows["prefill"]["thrown"]), (2, 0))
+
+    def test_has_no_figures_where_all_is_thrown_away(self):
+        rows = compare.summary([_round([8], [5], peak_after=300.0)])
+
+        self.assertNotIn("llama", rows["prefill"])
+
     def test_shows_one_engine_alone(self):
-        rows = compare.summary([_round(100.0, [], [5])])
+        rows = compare.summary([_round([], [5])])
 
         self.assertNotIn("ratio", rows["decode"])
 
