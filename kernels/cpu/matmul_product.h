@@ -3,7 +3,7 @@
 
 // Products of many rows by a packed weight, on top of matmul_tile.h: what is
 // shared by MatMul, MatMulSliced, GateUp and the experts. D is a kernel family
-// (FmaDot, Bf16Dot).
+// (FmaDot, Bf16Dot, IntDot).
 
 #include <cstdint>
 
@@ -45,7 +45,8 @@ inline WeightView ViewOf(const PackedWeight& w, int64_t index, int slices) {
                   index * w.matrix_bytes,
           .tile_bytes = w.matrix_bytes / Tiles(w),
           .cols = w.cols,
-          .slices = slices};
+          .slices = slices,
+          .groups = GroupsOf(w.cols, slices)};
 }
 
 // Rows that fit into one panel.

@@ -13,6 +13,7 @@
 
 #include "kernels/bf16.h"
 #include "kernels/cpu/packed_layout.h"
+#include "kernels/weight_format.h"
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
@@ -34,6 +35,7 @@ struct WeightView {
   int64_t tile_bytes = 0;  // From one tile of 32 outputs to the next.
   int64_t cols = 0;
   int slices = 1;
+  WeightGroups groups;  // Of the columns; int8 and int4 alone.
 
   const std::byte* tile(int64_t index) const {
     return data + index * tile_bytes;
