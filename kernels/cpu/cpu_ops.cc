@@ -9,6 +9,9 @@ namespace phalanx {
 namespace portable {
 const KernelTable& Table();
 }
+namespace avx2 {
+const KernelTable& Table();
+}
 namespace avx512 {
 const KernelTable& Table();
 const KernelTable& Bf16DotTable();
@@ -17,6 +20,7 @@ const KernelTable& Bf16DotTable();
 const KernelTable& CpuTable(Isa isa, KernelFamily family) {
   CHECK(family == KernelFamily::kFma || isa == Isa::kAvx512);
   if (isa == Isa::kPortable) return portable::Table();
+  if (isa == Isa::kAvx2) return avx2::Table();
   return family == KernelFamily::kFma ? avx512::Table()
                                       : avx512::Bf16DotTable();
 }

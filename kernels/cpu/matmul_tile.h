@@ -129,12 +129,12 @@ struct FmaDot {
                   const WeightView& w, int slice, float* out);
 };
 
-#if defined(__AVX512F__)
-
 // With few rows a product waits for memory, and asks for weights this many
 // elements ahead (0.86 of the read bandwidth became 0.92).
 inline constexpr int kPrefetchRows = 4;
 inline constexpr int64_t kPrefetchAhead = 2048;
+
+#if defined(__AVX512F__)
 
 template <int kRows>
 inline __m512i LoadWeights(const uint16_t* at) {
@@ -179,6 +179,12 @@ void FmaDot::Dot(const std::byte* panel, const std::byte* tile,
     for (int v = 0; v < kVectors; ++v)
       _mm512_storeu_ps(out + (r * kVectors + v) * 16, acc[r][v]);
 }
+
+#elif defined(__AVX2__)
+
+}  // namespace phalanx::PHALANX_ISA
+#include "kernels/cpu/matmul_tile_avx2.h"
+namespace phalanx::PHALANX_ISA {
 
 #else
 

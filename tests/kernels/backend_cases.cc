@@ -53,6 +53,8 @@ std::vector<BackendCase> MakeCases() {
       {"reference", [](int) { return std::make_unique<ReferenceBackend>(); }});
   cases.push_back(
       CpuCase("cpu_fma_portable", Isa::kPortable, KernelFamily::kFma));
+  if (Supports(cpu, Isa::kAvx2, KernelFamily::kFma))
+    cases.push_back(CpuCase("cpu_fma_avx2", Isa::kAvx2, KernelFamily::kFma));
   if (Supports(cpu, Isa::kAvx512, KernelFamily::kFma)) {
     cases.push_back(
         CpuCase("cpu_fma_avx512", Isa::kAvx512, KernelFamily::kFma));
