@@ -73,6 +73,7 @@ struct IntDot {
   static constexpr int kTileVectors = kTileOutputs / Lanes::kOutputs;
   using Sums = typename Lanes::Sums;
   using Codes = typename Lanes::Codes;
+  using Quad = typename Lanes::Quad;
 
   static void LoadGroup(const uint16_t* x, int64_t cols, std::byte* to) {
     quantise::Group group;
@@ -119,8 +120,7 @@ struct IntDot {
       }
       for (int q = 0; q < kUnitQuads; ++q) {
         for (int r = 0; r < kRows; ++r) {
-          const auto quad =
-              Lanes::Quad(x + r * kStride + q * Lanes::kQuadBytes);
+          const Quad quad(x + r * kStride + q * Lanes::kQuadBytes);
           for (int v = 0; v < kVectors; ++v)
             sums[r][v] = Lanes::Add(sums[r][v], codes[q][v], quad);
         }
