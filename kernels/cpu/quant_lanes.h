@@ -28,9 +28,6 @@
 
 namespace phalanx::PHALANX_ISA {
 
-// Bytes of weights that few rows ask for ahead.
-inline constexpr int64_t kQuantPrefetchAhead = 4096;
-
 // Codes of x in s16 for the sets that multiply words: columns 0, 2, 1, 3, since
 // the even bytes of a vector of codes and its odd ones are words by a mask and
 // by a shift.
@@ -61,9 +58,6 @@ struct Avx512Lanes {
     const __m512i both = Load(from);
     low = _mm512_and_si512(both, mask);
     high = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
-  }
-  static void Prefetch(const std::byte* from) {
-    _mm_prefetch(from + kQuantPrefetchAhead, _MM_HINT_T0);
   }
   static __m512 Scales(const std::byte* from) {
     const __m256i narrow =
@@ -155,9 +149,6 @@ struct WordLanes {
     low = _mm256_and_si256(both, mask);
     high = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
   }
-  static void Prefetch(const std::byte* from) {
-    _mm_prefetch(from + kQuantPrefetchAhead, _MM_HINT_T0);
-  }
   static Sums Add(Sums sums, Codes codes, const Quad& x) {
     const __m256i even =
         _mm256_and_si256(codes, _mm256_set1_epi16(0x00ff));
@@ -219,7 +210,6 @@ struct WordLanes {
       high.v[n] = both.v[n] >> 4 & 0x0f0f0f0fu;
     }
   }
-  static void Prefetch(const std::byte*) {}
   static Sums Add(Sums sums, const Codes& codes, const Quad& x) {
     for (int n = 0; n < kOutputs; ++n) {
       const uint32_t c = codes.v[n];

@@ -111,7 +111,6 @@ struct IntDot {
       for (int v = 0; v < kVectors; ++v) {
         const std::byte* from = at + v / kTileVectors * tile_bytes +
                                 v % kTileVectors * Lanes::kBytes;
-        if constexpr (kRows <= kFewRows) Lanes::Prefetch(from);
         if constexpr (kFormat == WeightFormat::kInt8) {
           codes[0][v] = Lanes::Load(from);
         } else {
@@ -147,9 +146,6 @@ struct IntDot {
       }
     }
   }
-
-  // Products of so few rows wait for memory, and ask for weights ahead.
-  static constexpr int kFewRows = 4;
 };
 
 }  // namespace phalanx::PHALANX_ISA
