@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/bf16.h"
@@ -67,8 +68,11 @@ void LoadPanel(const uint16_t* const* rows, int64_t count, int64_t cols,
 
 // out[row][tile * 32 + lane] = slice `slice` of the products of a block of
 // panel rows, from 0, with neighbouring tiles, of which `tile` is the first.
+// `ahead` is where memory begins that will be read soon: a kernel may prefetch
+// from there half as many bytes as it reads of one tile.
 using DotFn = void (*)(const std::byte* panel, const std::byte* tile,
-                       const WeightView& w, int slice, float* out);
+                       const WeightView& w, int slice, const std::byte* ahead,
+                       float* out);
 
 // The kernels of one row count: `wide` takes wide_tiles tiles at a time, so
 // that few rows still have enough chains in flight to hide the latency.
@@ -78,13 +82,19 @@ struct DotKernels {
   int wide_tiles = 1;
 };
 
-constexpr int WideTiles(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
+// Two streams read memory as fast as one; four lose a tenth (README.md).
+constexpr int WideTiles(int rows) { return rows <= 3 ? 2 : 1; }
 
-// Calls step(k, panel at k, tile at k) for each pair of columns in order.
+// With more rows than this a product has time to ask for memory ahead. With
+// fewer it waits for memory, which the processor prefetches better by itself.
+inline constexpr int kStreamRows = 4;
+
+// Calls step(panel at k, tile at k, ahead) for each pair of columns in order.
 template <int kRows, typename Element, typename Step>
 inline __attribute__((always_inline)) void ForColumnPairs(
     const std::byte* panel_bytes, const std::byte* tile_bytes,
-    const WeightView& view, int slice, const Step& step) {
+    const WeightView& view, int slice, const std::byte* ahead,
+    const Step& step) {
   const auto* panel = reinterpret_cast<const Element*>(panel_bytes);
   const auto* tile = reinterpret_cast<const uint16_t*>(tile_bytes);
   const int64_t slice_cols = view.cols / view.slices;
@@ -98,8 +108,21 @@ inline __attribute__((always_inline)) void ForColumnPairs(
         panel + chunk * kRows * kPanelStride + (k - chunk * kPanelCols);
     const uint16_t* w = tile + k * kTileOutputs;
 #pragma GCC unroll 2
-    for (; k < end; k += 2, x += 2, w += 2 * kTileOutputs) step(x, w);
+    for (; k < end; k += 2, x += 2, w += 2 * kTileOutputs, ahead += 64)
+      step(x, w, ahead);
   }
+}
+
+// Calls body(0) .. body(count - 1), each with a constant, so that arrays which
+// it indexes live in registers from the start: unrolled later, they are stored
+// and loaded once a call.
+template <int kCount, typename Body>
+inline __attribute__((always_inline)) void Unrolled(const Body& body) {
+  [&]<int... i>(std::integer_sequence<int, i...>)
+      __attribute__((always_inline)) {
+    (body(std::integral_constant<int, i>()), ...);
+  }
+  (std::make_integer_sequence<int, kCount>());
 }
 
 // Kernel family fma: bf16 widened to f32, one fused multiply-add a column. The
@@ -124,69 +147,88 @@ struct FmaDot {
 
   template <int kRows, int kTiles>
   static void Dot(const std::byte* panel, const std::byte* tile,
-                  const WeightView& w, int slice, float* out);
+                  const WeightView& w, int slice, const std::byte* ahead,
+                  float* out);
 };
 
 #if defined(__AVX512F__)
 
-// With few rows a product waits for memory, and asks for weights this many
-// elements ahead (0.86 of the read bandwidth became 0.92).
-inline constexpr int kPrefetchRows = 4;
-inline constexpr int64_t kPrefetchAhead = 2048;
-
 template <int kRows>
-inline __m512i LoadWeights(const uint16_t* at) {
-  if constexpr (kRows <= kPrefetchRows)
-    _mm_prefetch(at + kPrefetchAhead, _MM_HINT_T0);
-  return _mm512_load_si512(at);
+inline __attribute__((always_inline)) void PrefetchAhead(
+    const std::byte* ahead) {
+  if constexpr (kRows > kStreamRows) _mm_prefetch(ahead, _MM_HINT_T0);
 }
+
+// The accumulators of a block of rows and some tiles.
+template <int kRows, int kVectors>
+struct Accumulators {
+  __m512 sums[kRows][kVectors];
+
+  __attribute__((always_inline)) Accumulators() {
+    Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
+      Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+        sums[r][v] = _mm512_setzero_ps();
+      });
+    });
+  }
+  __attribute__((always_inline)) void StoreTo(float* out) const {
+    Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
+      Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+        _mm512_storeu_ps(out + (r * kVectors + v) * 16, sums[r][v]);
+      });
+    });
+  }
+};
 
 template <int kRows, int kTiles>
 void FmaDot::Dot(const std::byte* panel, const std::byte* tile,
-                 const WeightView& view, int slice, float* out) {
+                 const WeightView& view, int slice, const std::byte* ahead,
+                 float* out) {
   constexpr int kVectors = 2 * kTiles;
   const int64_t tile_elements = view.tile_bytes / 2;
-  __m512 acc[kRows][kVectors];
-  for (auto& row : acc)
-    for (__m512& a : row) a = _mm512_setzero_ps();
+  Accumulators<kRows, kVectors> acc;
   const __m512i high_half = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
 
   ForColumnPairs<kRows, float>(
-      panel, tile, view, slice, [&](const float* x, const uint16_t* w) {
-        __m512 even[kVectors];
-        __m512 odd[kVectors];
-        for (int v = 0; v < kVectors; ++v) {
-          const __m512i pair =
-              LoadWeights<kRows>(w + v / 2 * tile_elements + v % 2 * 32);
-          even[v] = _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16));
-          odd[v] = _mm512_castsi512_ps(_mm512_and_si512(pair, high_half));
-        }
-        for (int r = 0; r < kRows; ++r) {
-          const __m512 xr = _mm512_set1_ps(x[r * kPanelStride]);
-          for (int v = 0; v < kVectors; ++v)
-            acc[r][v] = _mm512_fmadd_ps(xr, even[v], acc[r][v]);
-        }
-        for (int r = 0; r < kRows; ++r) {
-          const __m512 xr = _mm512_set1_ps(x[r * kPanelStride + 1]);
-          for (int v = 0; v < kVectors; ++v)
-            acc[r][v] = _mm512_fmadd_ps(xr, odd[v], acc[r][v]);
-        }
-      });
-
-  for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < kVectors; ++v)
-      _mm512_storeu_ps(out + (r * kVectors + v) * 16, acc[r][v]);
+      panel, tile, view, slice, ahead,
+      [&](const float* x, const uint16_t* w, const std::byte* next)
+          __attribute__((always_inline)) {
+            PrefetchAhead<kRows>(next);
+            __m512 even[kVectors];
+            __m512 odd[kVectors];
+            Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+              const __m512i pair =
+                  _mm512_load_si512(w + v / 2 * tile_elements + v % 2 * 32);
+              even[v] = _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16));
+              odd[v] = _mm512_castsi512_ps(_mm512_and_si512(pair, high_half));
+            });
+            Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
+              const __m512 xr = _mm512_set1_ps(x[r * kPanelStride]);
+              Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+                acc.sums[r][v] = _mm512_fmadd_ps(xr, even[v], acc.sums[r][v]);
+              });
+            });
+            Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
+              const __m512 xr = _mm512_set1_ps(x[r * kPanelStride + 1]);
+              Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+                acc.sums[r][v] = _mm512_fmadd_ps(xr, odd[v], acc.sums[r][v]);
+              });
+            });
+          });
+  acc.StoreTo(out);
 }
 
 #else
 
 template <int kRows, int kTiles>
 void FmaDot::Dot(const std::byte* panel, const std::byte* tile,
-                 const WeightView& view, int slice, float* out) {
+                 const WeightView& view, int slice, const std::byte* ahead,
+                 float* out) {
   const int64_t tile_elements = view.tile_bytes / 2;
   for (int i = 0; i < kRows * kTiles * kTileOutputs; ++i) out[i] = 0.0f;
   ForColumnPairs<kRows, float>(
-      panel, tile, view, slice, [&](const float* x, const uint16_t* w) {
+      panel, tile, view, slice, ahead,
+      [&](const float* x, const uint16_t* w, const std::byte*) {
         for (int r = 0; r < kRows; ++r) {
           for (int n = 0; n < kTiles * kTileOutputs; ++n) {
             const uint16_t* pair =
@@ -224,34 +266,32 @@ struct Bf16Dot {
 
   template <int kRows, int kTiles>
   static void Dot(const std::byte* panel, const std::byte* tile,
-                  const WeightView& view, int slice, float* out) {
+                  const WeightView& view, int slice, const std::byte* ahead,
+                  float* out) {
     constexpr int kVectors = 2 * kTiles;
     const int64_t tile_elements = view.tile_bytes / 2;
-    __m512 acc[kRows][kVectors];
-    for (auto& row : acc)
-      for (__m512& a : row) a = _mm512_setzero_ps();
+    Accumulators<kRows, kVectors> acc;
 
     ForColumnPairs<kRows, uint16_t>(
-        panel, tile, view, slice, [&](const uint16_t* x, const uint16_t* w) {
-          __m512i pair[kVectors];
-          for (int v = 0; v < kVectors; ++v)
-            pair[v] =
-                LoadWeights<kRows>(w + v / 2 * tile_elements + v % 2 * 32);
-          for (int r = 0; r < kRows; ++r) {
+        panel, tile, view, slice, ahead,
+        [&](const uint16_t* x, const uint16_t* w,
+            const std::byte* next) __attribute__((always_inline)) {
+          PrefetchAhead<kRows>(next);
+          __m512bh pair[kVectors];
+          Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+            pair[v] = reinterpret_cast<__m512bh>(
+                _mm512_load_si512(w + v / 2 * tile_elements + v % 2 * 32));
+          });
+          Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
             int bits;
             __builtin_memcpy(&bits, x + r * kPanelStride, sizeof(bits));
-            const __m512i xr = _mm512_set1_epi32(bits);
-            for (int v = 0; v < kVectors; ++v) {
-              acc[r][v] =
-                  _mm512_dpbf16_ps(acc[r][v], reinterpret_cast<__m512bh>(xr),
-                                   reinterpret_cast<__m512bh>(pair[v]));
-            }
-          }
+            const auto xr = reinterpret_cast<__m512bh>(_mm512_set1_epi32(bits));
+            Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+              acc.sums[r][v] = _mm512_dpbf16_ps(acc.sums[r][v], xr, pair[v]);
+            });
+          });
         });
-
-    for (int r = 0; r < kRows; ++r)
-      for (int v = 0; v < kVectors; ++v)
-        _mm512_storeu_ps(out + (r * kVectors + v) * 16, acc[r][v]);
+    acc.StoreTo(out);
   }
 };
 
