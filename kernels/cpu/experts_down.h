@@ -27,7 +27,7 @@ inline constexpr int64_t kDownTokens =
     kPlaneFloats / (kContractionSlices * kTileOutputs);
 
 // What a task asks for of the next matrix while it ends the one before.
-inline constexpr int64_t kHeadBytes = 2048;
+inline constexpr int64_t kHeadBytes = 4096;
 
 // Some rows of one matrix: an expert's, or the shared expert's.
 struct DownBlock {
@@ -188,21 +188,27 @@ class DownTask {
                   int64_t plane_floats) const {
     const WeightView& w = block.w;
     const DotKernels& kernels = kDotKernels<D>[block.rows];
-    const int64_t slice_bytes = w.tile_bytes / w.slices;
-    const int64_t half = block.of_matrix % 2 * slice_bytes / 2;
-    const std::byte* next = block.next + first_tile_ * w.tile_bytes + half;
+    const int64_t ahead = block.next - w.data;
     alignas(64) float dots[kMaxDotFloats];
     for (int64_t tile = 0; tile < tiles_;) {
       const bool wide = tiles_ - tile >= kernels.wide_tiles;
       const int64_t step = wide ? kernels.wide_tiles : 1;
       for (int s = first; s < last; ++s) {
+        if (tile + step == tiles_) PrefetchHead(block, s);
         (wide ? kernels.wide : kernels.one)(
-            rows_.panel(block), w.tile(first_tile_ + tile), w, s,
-            next + tile * w.tile_bytes + s * slice_bytes, dots);
+            rows_.panel(block), w.tile(first_tile_ + tile), w, s, ahead, dots);
         AddTo(planes + s * plane_floats, block, tile, step, dots);
       }
       tile += step;
     }
+  }
+
+  // A part of the beginning of the next matrix's tiles.
+  void PrefetchHead(const DownBlock& block, int slice) const {
+    const int64_t bytes = kHeadBytes / slices_;
+    const std::byte* head =
+        block.next + first_tile_ * block.w.tile_bytes + slice * bytes;
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(head + i);
   }
 
   // A slice's plane of the rows of a block and tiles [tile, tile + step).

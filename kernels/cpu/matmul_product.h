@@ -99,24 +99,20 @@ inline void AddSlices(float* planes, int slices, int64_t floats,
 }
 
 // One block of rows times tiles [first, last) of a matrix, its slices added by
-// the tree. ahead(tile) is what will be read after it, as far as its slices go.
-// emit(row in the block, tile, 32 floats).
-template <typename D, typename Ahead, typename Emit>
+// the tree. emit(row in the block, tile, 32 floats).
+template <typename D, typename Emit>
 void BlockTimesTiles(const std::byte* panel, int64_t rows, const WeightView& w,
-                     int64_t first, int64_t last, const Ahead& ahead,
+                     int64_t first, int64_t last, int64_t ahead,
                      const Emit& emit) {
   const DotKernels& kernels = kDotKernels<D>[rows];
   alignas(64) float planes[kContractionSlices * kMaxDotFloats];
-  const int64_t slice_bytes = w.tile_bytes / w.slices;
 
   for (int64_t tile = first; tile < last;) {
     const bool wide = last - tile >= kernels.wide_tiles;
     const int64_t tiles = wide ? kernels.wide_tiles : 1;
     const int64_t row_floats = tiles * kTileOutputs;
-    const std::byte* next = ahead(tile);
     for (int s = 0; s < w.slices; ++s) {
-      (wide ? kernels.wide : kernels.one)(panel, w.tile(tile), w, s,
-                                          next + s * slice_bytes,
+      (wide ? kernels.wide : kernels.one)(panel, w.tile(tile), w, s, ahead,
                                           planes + s * kMaxDotFloats);
     }
     AddSlices(planes, w.slices, rows * row_floats, kMaxDotFloats);
@@ -150,20 +146,19 @@ void BlocksTimesTiles(const std::byte* panel, const PanelBlocks& blocks,
                       int64_t first_block, int64_t last_block,
                       const WeightView& w, int64_t first, int64_t last,
                       const Emit& emit) {
-  // Several blocks share a tile while it is in the nearest cache; the first two
-  // ask for a half of the next one each.
-  const int64_t stride = last_block - first_block == 1 ? last - first : 1;
+  // Several blocks share a tile while it is in the nearest cache, and ask for
+  // the next one meanwhile.
+  const bool alone = last_block - first_block == 1;
+  const int64_t stride = alone ? last - first : 1;
+  const int64_t ahead = alone ? kStreamAhead : w.tile_bytes;
   for (int64_t tile = first; tile < last; tile += stride) {
     for (int64_t b = first_block; b < last_block; ++b) {
       const int64_t begin = blocks.begin(b);
-      const int64_t half =
-          (b - first_block) % 2 * (w.tile_bytes / w.slices / 2);
-      BlockTimesTiles<D>(
-          panel + blocks.offset(b), blocks.size(b), w, tile, tile + stride,
-          [&](int64_t t) { return w.tile(t + 1 < last ? t + 1 : t) + half; },
-          [&](int64_t r, int64_t t, const float* out) {
-            emit(begin + r, t, out);
-          });
+      BlockTimesTiles<D>(panel + blocks.offset(b), blocks.size(b), w, tile,
+                         tile + stride, ahead,
+                         [&](int64_t r, int64_t t, const float* out) {
+                           emit(begin + r, t, out);
+                         });
     }
   }
 }

@@ -68,10 +68,10 @@ void LoadPanel(const uint16_t* const* rows, int64_t count, int64_t cols,
 
 // out[row][tile * 32 + lane] = slice `slice` of the products of a block of
 // panel rows, from 0, with neighbouring tiles, of which `tile` is the first.
-// `ahead` is where memory begins that will be read soon: a kernel may prefetch
-// from there half as many bytes as it reads of one tile.
+// Weights that will be read soon lie `ahead` bytes after those that are read
+// now; a kernel may prefetch them.
 using DotFn = void (*)(const std::byte* panel, const std::byte* tile,
-                       const WeightView& w, int slice, const std::byte* ahead,
+                       const WeightView& w, int slice, int64_t ahead,
                        float* out);
 
 // The kernels of one row count: `wide` takes wide_tiles tiles at a time, so
@@ -89,12 +89,14 @@ constexpr int WideTiles(int rows) { return rows <= 3 ? 2 : 1; }
 // fewer it waits for memory, which the processor prefetches better by itself.
 inline constexpr int kStreamRows = 4;
 
-// Calls step(panel at k, tile at k, ahead) for each pair of columns in order.
+// How far ahead to ask in one stream.
+inline constexpr int64_t kStreamAhead = 8192;
+
+// Calls step(panel at k, tile at k) for each pair of columns in order.
 template <int kRows, typename Element, typename Step>
 inline __attribute__((always_inline)) void ForColumnPairs(
     const std::byte* panel_bytes, const std::byte* tile_bytes,
-    const WeightView& view, int slice, const std::byte* ahead,
-    const Step& step) {
+    const WeightView& view, int slice, const Step& step) {
   const auto* panel = reinterpret_cast<const Element*>(panel_bytes);
   const auto* tile = reinterpret_cast<const uint16_t*>(tile_bytes);
   const int64_t slice_cols = view.cols / view.slices;
@@ -108,8 +110,7 @@ inline __attribute__((always_inline)) void ForColumnPairs(
         panel + chunk * kRows * kPanelStride + (k - chunk * kPanelCols);
     const uint16_t* w = tile + k * kTileOutputs;
 #pragma GCC unroll 2
-    for (; k < end; k += 2, x += 2, w += 2 * kTileOutputs, ahead += 64)
-      step(x, w, ahead);
+    for (; k < end; k += 2, x += 2, w += 2 * kTileOutputs) step(x, w);
   }
 }
 
@@ -147,16 +148,20 @@ struct FmaDot {
 
   template <int kRows, int kTiles>
   static void Dot(const std::byte* panel, const std::byte* tile,
-                  const WeightView& w, int slice, const std::byte* ahead,
-                  float* out);
+                  const WeightView& w, int slice, int64_t ahead, float* out);
 };
 
 #if defined(__AVX512F__)
 
+// The two lines of one tile's pair of columns, into the second-level cache.
 template <int kRows>
-inline __attribute__((always_inline)) void PrefetchAhead(
-    const std::byte* ahead) {
-  if constexpr (kRows > kStreamRows) _mm_prefetch(ahead, _MM_HINT_T0);
+inline __attribute__((always_inline)) void PrefetchAhead(const uint16_t* w,
+                                                         int64_t ahead) {
+  if constexpr (kRows > kStreamRows) {
+    const auto* at = reinterpret_cast<const char*>(w) + ahead;
+    _mm_prefetch(at, _MM_HINT_T1);
+    _mm_prefetch(at + 64, _MM_HINT_T1);
+  }
 }
 
 // The accumulators of a block of rows and some tiles.
@@ -182,39 +187,37 @@ struct Accumulators {
 
 template <int kRows, int kTiles>
 void FmaDot::Dot(const std::byte* panel, const std::byte* tile,
-                 const WeightView& view, int slice, const std::byte* ahead,
-                 float* out) {
+                 const WeightView& view, int slice, int64_t ahead, float* out) {
   constexpr int kVectors = 2 * kTiles;
   const int64_t tile_elements = view.tile_bytes / 2;
   Accumulators<kRows, kVectors> acc;
   const __m512i high_half = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
 
   ForColumnPairs<kRows, float>(
-      panel, tile, view, slice, ahead,
-      [&](const float* x, const uint16_t* w, const std::byte* next)
-          __attribute__((always_inline)) {
-            PrefetchAhead<kRows>(next);
-            __m512 even[kVectors];
-            __m512 odd[kVectors];
-            Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
-              const __m512i pair =
-                  _mm512_load_si512(w + v / 2 * tile_elements + v % 2 * 32);
-              even[v] = _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16));
-              odd[v] = _mm512_castsi512_ps(_mm512_and_si512(pair, high_half));
-            });
-            Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
-              const __m512 xr = _mm512_set1_ps(x[r * kPanelStride]);
-              Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
-                acc.sums[r][v] = _mm512_fmadd_ps(xr, even[v], acc.sums[r][v]);
-              });
-            });
-            Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
-              const __m512 xr = _mm512_set1_ps(x[r * kPanelStride + 1]);
-              Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
-                acc.sums[r][v] = _mm512_fmadd_ps(xr, odd[v], acc.sums[r][v]);
-              });
-            });
+      panel, tile, view, slice,
+      [&](const float* x, const uint16_t* w) __attribute__((always_inline)) {
+        PrefetchAhead<kRows>(w, ahead);
+        __m512 even[kVectors];
+        __m512 odd[kVectors];
+        Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+          const __m512i pair =
+              _mm512_load_si512(w + v / 2 * tile_elements + v % 2 * 32);
+          even[v] = _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16));
+          odd[v] = _mm512_castsi512_ps(_mm512_and_si512(pair, high_half));
+        });
+        Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
+          const __m512 xr = _mm512_set1_ps(x[r * kPanelStride]);
+          Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+            acc.sums[r][v] = _mm512_fmadd_ps(xr, even[v], acc.sums[r][v]);
           });
+        });
+        Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
+          const __m512 xr = _mm512_set1_ps(x[r * kPanelStride + 1]);
+          Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+            acc.sums[r][v] = _mm512_fmadd_ps(xr, odd[v], acc.sums[r][v]);
+          });
+        });
+      });
   acc.StoreTo(out);
 }
 
@@ -222,13 +225,11 @@ void FmaDot::Dot(const std::byte* panel, const std::byte* tile,
 
 template <int kRows, int kTiles>
 void FmaDot::Dot(const std::byte* panel, const std::byte* tile,
-                 const WeightView& view, int slice, const std::byte* ahead,
-                 float* out) {
+                 const WeightView& view, int slice, int64_t, float* out) {
   const int64_t tile_elements = view.tile_bytes / 2;
   for (int i = 0; i < kRows * kTiles * kTileOutputs; ++i) out[i] = 0.0f;
   ForColumnPairs<kRows, float>(
-      panel, tile, view, slice, ahead,
-      [&](const float* x, const uint16_t* w, const std::byte*) {
+      panel, tile, view, slice, [&](const float* x, const uint16_t* w) {
         for (int r = 0; r < kRows; ++r) {
           for (int n = 0; n < kTiles * kTileOutputs; ++n) {
             const uint16_t* pair =
@@ -266,17 +267,17 @@ struct Bf16Dot {
 
   template <int kRows, int kTiles>
   static void Dot(const std::byte* panel, const std::byte* tile,
-                  const WeightView& view, int slice, const std::byte* ahead,
+                  const WeightView& view, int slice, int64_t ahead,
                   float* out) {
     constexpr int kVectors = 2 * kTiles;
     const int64_t tile_elements = view.tile_bytes / 2;
     Accumulators<kRows, kVectors> acc;
 
     ForColumnPairs<kRows, uint16_t>(
-        panel, tile, view, slice, ahead,
-        [&](const uint16_t* x, const uint16_t* w,
-            const std::byte* next) __attribute__((always_inline)) {
-          PrefetchAhead<kRows>(next);
+        panel, tile, view, slice,
+        [&](const uint16_t* x,
+            const uint16_t* w) __attribute__((always_inline)) {
+          PrefetchAhead<kRows>(w, ahead);
           __m512bh pair[kVectors];
           Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
             pair[v] = reinterpret_cast<__m512bh>(
