@@ -10,6 +10,7 @@
 //   kQuadBytes         of 4 codes of x, s8, as StoreQuads writes them
 //   Quad               4 codes of x, for every output
 //   Add(s, c, q)       s + the 4 products of c and q
+//   Prefetch(p)        asks for a unit of codes that will be read soon
 //   AddScaled          out <- fma(float(s) * x_scale, scale, out)
 //   kMaxRows           rows of a block that fill the registers
 //
@@ -58,6 +59,11 @@ struct Avx512Lanes {
     const __m512i both = Load(from);
     low = _mm512_and_si512(both, mask);
     high = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
+  }
+  // A unit of codes, into the second-level cache.
+  static void Prefetch(const std::byte* at) {
+    _mm_prefetch(at, _MM_HINT_T1);
+    _mm_prefetch(at + 64, _MM_HINT_T1);
   }
   static __m512 Scales(const std::byte* from) {
     const __m256i narrow =
@@ -157,6 +163,10 @@ struct WordLanes {
         sums, _mm256_add_epi32(_mm256_madd_epi16(even, x.even),
                                _mm256_madd_epi16(odd, x.odd)));
   }
+  static void Prefetch(const std::byte* at) {
+    _mm_prefetch(at, _MM_HINT_T1);
+    _mm_prefetch(at + 64, _MM_HINT_T1);
+  }
   static __m256 Scales(const std::byte* from) {
     const __m128i narrow =
         _mm_load_si128(reinterpret_cast<const __m128i*>(from));
@@ -220,6 +230,7 @@ struct WordLanes {
     }
     return sums;
   }
+  static void Prefetch(const std::byte*) {}
   static Floats Scales(const std::byte* from) {
     uint16_t narrow[kOutputs];
     std::memcpy(narrow, from, sizeof(narrow));

@@ -2,6 +2,7 @@
 #define PHALANX_KERNELS_CPU_QUANT_PRODUCTS_H_
 
 #include "kernels/cpu/experts.h"
+#include "kernels/cpu/experts_down.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/matmul.h"

@@ -21,6 +21,8 @@ namespace phalanx::PHALANX_ISA {
 template <WeightFormat kFormat, typename Lanes>
 struct IntDot {
   static constexpr int kMaxRows = Lanes::kMaxRows;
+  // One stream of memory: the chains of one tile hide the latency of products.
+  static constexpr int kWideRows = 0;
   static constexpr int64_t kUnitCols = UnitCols(kFormat);
   // Quarters: 4 columns, which one byte product takes.
   static constexpr int64_t kUnitQuads = kUnitCols / 4;
@@ -56,14 +58,15 @@ struct IntDot {
 
   template <int kRows, int kTiles>
   static void Dot(const std::byte* panel, const std::byte* tile,
-                  const WeightView& view, int slice, float* out) {
+                  const WeightView& view, int slice, int64_t ahead,
+                  float* out) {
     const WeightGroups& groups = view.groups;
     panel += slice * groups.per_slice * kRows * kStride;
     tile += slice * SliceBytes(kFormat, groups);
     for (int i = 0; i < kRows * kTiles * kTileOutputs; ++i) out[i] = 0.0f;
     for (int64_t left = groups.slice_cols; left > 0; left -= groups.cols) {
       const int64_t units = GroupUnits(kFormat, std::min(left, groups.cols));
-      DotGroup<kRows, kTiles>(panel, tile, view.tile_bytes, units, out);
+      DotGroup<kRows, kTiles>(panel, tile, view.tile_bytes, units, ahead, out);
       panel += kRows * kStride;
       tile += kTileScaleBytes + units * kUnitBytes;
     }
@@ -97,7 +100,8 @@ struct IntDot {
   // out <- fma(float(d) * x's scale, w's scale, out) of one group.
   template <int kRows, int kTiles>
   static void DotGroup(const std::byte* panel, const std::byte* tile,
-                       int64_t tile_bytes, int64_t units, float* out) {
+                       int64_t tile_bytes, int64_t units, int64_t ahead,
+                       float* out) {
     constexpr int kVectors = kTiles * kTileVectors;
     Sums sums[kRows][kVectors];
     for (int r = 0; r < kRows; ++r) {
@@ -107,6 +111,7 @@ struct IntDot {
     const std::byte* at = tile + kTileScaleBytes;
     const std::byte* x = panel;
     for (int64_t unit = 0; unit < units; ++unit) {
+      if constexpr (kRows > kStreamRows) Lanes::Prefetch(at + ahead);
       Codes codes[kUnitQuads][kVectors];
       for (int v = 0; v < kVectors; ++v) {
         const std::byte* from = at + v / kTileVectors * tile_bytes +
