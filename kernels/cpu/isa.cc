@@ -12,7 +12,8 @@ namespace phalanx {
 namespace {
 
 // Ascending, so that the last one a processor has is the best.
-constexpr std::array<Isa, 2> kAllSets = {Isa::kPortable, Isa::kAvx512};
+constexpr std::array<Isa, 3> kAllSets = {Isa::kPortable, Isa::kAvx2,
+                                         Isa::kAvx512};
 
 struct Registers {
   uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -27,14 +28,15 @@ Registers Cpuid(uint32_t leaf, uint32_t subleaf = 0) {
 
 constexpr bool Bit(uint32_t word, int bit) { return (word >> bit & 1) != 0; }
 
-// Whether the system saves the AVX and AVX-512 registers of a thread.
-bool SystemSavesAvx512() {
+// The registers of a thread that the system saves, as bits of XCR0.
+constexpr uint32_t kSseAvx = 0x06;
+constexpr uint32_t kSseAvxAvx512 = 0xe6;
+uint32_t SavedRegisters() {
   constexpr int kOsxsave = 27;
-  if (!Bit(Cpuid(1).ecx, kOsxsave)) return false;
+  if (!Bit(Cpuid(1).ecx, kOsxsave)) return 0;
   uint32_t low, high;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  constexpr uint32_t kSseAvxAvx512 = 0xe6;
-  return (low & kSseAvxAvx512) == kSseAvxAvx512;
+  return low;
 }
 
 std::string Vendor() {
@@ -59,6 +61,8 @@ bool Has(const CpuFeatures& cpu, Isa isa) {
   switch (isa) {
     case Isa::kPortable:
       return true;
+    case Isa::kAvx2:
+      return cpu.avx2;
     case Isa::kAvx512:
       return cpu.avx512;
   }
@@ -71,6 +75,8 @@ const char* IsaName(Isa isa) {
   switch (isa) {
     case Isa::kPortable:
       return "portable";
+    case Isa::kAvx2:
+      return "avx2";
     case Isa::kAvx512:
       return "avx512";
   }
@@ -99,12 +105,17 @@ CpuFeatures DetectCpu() {
   cpu.model = model + (extended ? (basic.eax >> 16 & 0xf) << 4 : 0);
 
   constexpr int kFma = 12;
-  constexpr int kF = 16, kDq = 17, kBw = 30, kVl = 31;
+  constexpr int kAvx2 = 5, kF = 16, kDq = 17, kBw = 30, kVl = 31;
+  constexpr int kVnni = 11;
   constexpr int kBf16 = 5;
   const Registers more = Cpuid(7);
-  cpu.avx512 = SystemSavesAvx512() && Bit(basic.ecx, kFma) &&
+  const uint32_t saved = SavedRegisters();
+  cpu.avx2 = (saved & kSseAvx) == kSseAvx && Bit(basic.ecx, kFma) &&
+             Bit(more.ebx, kAvx2);
+  cpu.avx512 = cpu.avx2 && (saved & kSseAvxAvx512) == kSseAvxAvx512 &&
                Bit(more.ebx, kF) && Bit(more.ebx, kDq) && Bit(more.ebx, kBw) &&
                Bit(more.ebx, kVl);
+  cpu.avx512_vnni = cpu.avx512 && Bit(more.ecx, kVnni);
   cpu.avx512_bf16 = cpu.avx512 && Bit(Cpuid(7, 1).eax, kBf16);
   return cpu;
 }
@@ -124,7 +135,7 @@ absl::StatusOr<Isa> ChooseIsa(const CpuFeatures& cpu, const char* forced) {
   }
   if (any) return best;
   return absl::InvalidArgumentError(absl::StrCat(
-      "PHALANX_ISA is \"", forced, "\"; must be avx512 or portable"));
+      "PHALANX_ISA is \"", forced, "\"; must be avx512, avx2 or portable"));
 }
 
 KernelFamily ChooseKernelFamily(const CpuFeatures& cpu, Isa isa) {
@@ -136,6 +147,7 @@ KernelFamily ChooseKernelFamily(const CpuFeatures& cpu, Isa isa) {
 }
 
 bool Supports(const CpuFeatures& cpu, Isa isa, KernelFamily family) {
+  if (!Has(cpu, isa)) return false;
   switch (family) {
     case KernelFamily::kFma:
       return true;
@@ -143,6 +155,10 @@ bool Supports(const CpuFeatures& cpu, Isa isa, KernelFamily family) {
       return isa == Isa::kAvx512 && cpu.avx512_bf16;
   }
   return false;
+}
+
+bool SupportsVnni(const CpuFeatures& cpu, Isa isa) {
+  return isa == Isa::kAvx512 && cpu.avx512_vnni;
 }
 
 }  // namespace phalanx
