@@ -19,7 +19,7 @@ namespace phalanx {
 enum class WeightFormat : uint8_t {
   kBf16,
   kInt8,  // Codes 1 .. 255, zero point 128.
-  kInt4,  // Codes 1 .. 15, zero point 8.
+  kInt4,  // Codes 0 .. 15, zero point 8.
 };
 inline constexpr int kWeightFormats = 3;
 

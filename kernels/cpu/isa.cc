@@ -106,6 +106,7 @@ CpuFeatures DetectCpu() {
 
   constexpr int kFma = 12;
   constexpr int kAvx2 = 5, kF = 16, kDq = 17, kBw = 30, kVl = 31;
+  constexpr int kVnni = 11;
   constexpr int kBf16 = 5;
   const Registers more = Cpuid(7);
   const uint32_t saved = SavedRegisters();
@@ -114,6 +115,7 @@ CpuFeatures DetectCpu() {
   cpu.avx512 = cpu.avx2 && (saved & kSseAvxAvx512) == kSseAvxAvx512 &&
                Bit(more.ebx, kF) && Bit(more.ebx, kDq) && Bit(more.ebx, kBw) &&
                Bit(more.ebx, kVl);
+  cpu.avx512_vnni = cpu.avx512 && Bit(more.ecx, kVnni);
   cpu.avx512_bf16 = cpu.avx512 && Bit(Cpuid(7, 1).eax, kBf16);
   return cpu;
 }
@@ -153,6 +155,10 @@ bool Supports(const CpuFeatures& cpu, Isa isa, KernelFamily family) {
       return isa == Isa::kAvx512 && cpu.avx512_bf16;
   }
   return false;
+}
+
+bool SupportsVnni(const CpuFeatures& cpu, Isa isa) {
+  return isa == Isa::kAvx512 && cpu.avx512_vnni;
 }
 
 }  // namespace phalanx

@@ -41,6 +41,7 @@ struct CpuFeatures {
   bool avx2 = false;    // All that Isa::kAvx2 wants, registers saved too.
   bool avx512 = false;  // All that Isa::kAvx512 wants, registers saved too.
   bool avx512_bf16 = false;
+  bool avx512_vnni = false;
 };
 
 // Of the processor this runs on. Any thread.
@@ -59,6 +60,10 @@ KernelFamily ChooseKernelFamily(const CpuFeatures& cpu, Isa isa);
 
 // Whether the processor has the set, and the set the family.
 bool Supports(const CpuFeatures& cpu, Isa isa, KernelFamily family);
+
+// Whether int8 and int4 may use vpdpbusd. No family: whole numbers are exact,
+// so the bits are those of any other instruction.
+bool SupportsVnni(const CpuFeatures& cpu, Isa isa);
 
 }  // namespace phalanx
 

@@ -32,8 +32,9 @@ constexpr int Avx2PieceVectors(int rows, int vectors) {
 // kVectors vectors of outputs from first_vector on.
 template <int kBlockRows, int kRows, int kVectors>
 inline void Avx2Piece(const std::byte* panel, const std::byte* tile,
-                      const WeightView& view, int slice, int first_row,
-                      int first_vector, float* out, int64_t row_floats) {
+                      const WeightView& view, int slice, int64_t ahead,
+                      int first_row, int first_vector, float* out,
+                      int64_t row_floats) {
   static_assert(kRows * kVectors <= kAvx2Chains);
   __m256 acc[kRows][kVectors];
   for (auto& row : acc)
@@ -48,8 +49,9 @@ inline void Avx2Piece(const std::byte* panel, const std::byte* tile,
           const int vector = first_vector + v;
           const uint16_t* at = w + vector / kAvx2TileVectors * tile_elements +
                                vector % kAvx2TileVectors * 2 * kAvx2Lanes;
-          if constexpr (kBlockRows <= kPrefetchRows)
-            _mm_prefetch(at + kPrefetchAhead, _MM_HINT_T0);
+          if constexpr (kBlockRows > kStreamRows)
+            _mm_prefetch(reinterpret_cast<const char*>(at) + ahead,
+                         _MM_HINT_T1);
           const __m256i pair =
               _mm256_load_si256(reinterpret_cast<const __m256i*>(at));
           const __m256 even = _mm256_castsi256_ps(_mm256_slli_epi32(pair, 16));
@@ -76,25 +78,26 @@ inline void Avx2Piece(const std::byte* panel, const std::byte* tile,
 
 template <int kBlockRows, int kRows, int kTiles>
 inline void Avx2Rows(const std::byte* panel, const std::byte* tile,
-                     const WeightView& view, int slice, int first_row,
-                     float* out) {
+                     const WeightView& view, int slice, int64_t ahead,
+                     int first_row, float* out) {
   constexpr int kAll = kTiles * kAvx2TileVectors;
   constexpr int kVectors = Avx2PieceVectors(kRows, kAll);
   static_assert(kAll % kVectors == 0);
   for (int v = 0; v < kAll; v += kVectors) {
-    Avx2Piece<kBlockRows, kRows, kVectors>(panel, tile, view, slice, first_row,
-                                           v, out, kTiles * kTileOutputs);
+    Avx2Piece<kBlockRows, kRows, kVectors>(panel, tile, view, slice, ahead,
+                                           first_row, v, out,
+                                           kTiles * kTileOutputs);
   }
 }
 
 template <int kRows, int kTiles>
 void FmaDot::Dot(const std::byte* panel, const std::byte* tile,
-                 const WeightView& view, int slice, float* out) {
+                 const WeightView& view, int slice, int64_t ahead, float* out) {
   constexpr int kPiece = Avx2PieceRows(kRows);
-  Avx2Rows<kRows, kPiece, kTiles>(panel, tile, view, slice, 0, out);
+  Avx2Rows<kRows, kPiece, kTiles>(panel, tile, view, slice, ahead, 0, out);
   if constexpr (kPiece < kRows)
-    Avx2Rows<kRows, kRows - kPiece, kTiles>(panel, tile, view, slice, kPiece,
-                                            out);
+    Avx2Rows<kRows, kRows - kPiece, kTiles>(panel, tile, view, slice, ahead,
+                                            kPiece, out);
 }
 
 }  // namespace phalanx::PHALANX_ISA

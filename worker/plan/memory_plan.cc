@@ -38,8 +38,7 @@ Pools ShareOut(const MemoryNeeds& needs, int64_t rest) {
 
 // An expert that was last used i tokens ago is still in its slot if fewer
 // others than there are slots were used since. Where all are equally likely,
-// that is so for one lookup in (experts / slots), whatever the batch of past
-// tokens looked like.
+// that is so for slots / experts of the lookups.
 double MissesPerToken(const ModelConfig& config, int64_t slots) {
   const auto lookups =
       static_cast<double>(config.num_layers() * config.num_experts_per_tok);
