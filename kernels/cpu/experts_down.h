@@ -27,7 +27,7 @@ inline constexpr int64_t kDownTokens =
     kPlaneFloats / (kContractionSlices * kTileOutputs);
 
 // What a task asks for of the next matrix while it ends the one before.
-inline constexpr int64_t kHeadBytes = 4096;
+inline constexpr int64_t kHeadBytes = 2048;
 
 // Some rows of one matrix: an expert's, or the shared expert's.
 struct DownBlock {
@@ -189,38 +189,30 @@ class DownTask {
     const WeightView& w = block.w;
     const DotKernels& kernels = kDotKernels<D>[block.rows];
     const int64_t ahead = block.next - w.data;
-    alignas(64) float dots[kMaxDotFloats];
+    float factors[kMaxBlockRows];
+    int64_t row_at[kMaxBlockRows];
+    for (int64_t r = 0; r < block.rows; ++r) {
+      factors[r] = rows_.factor(block.first + r);
+      row_at[r] = rows_.token(block.first + r) * tiles_ * kTileOutputs;
+    }
+    planes += first * plane_floats;
     for (int64_t tile = 0; tile < tiles_;) {
       const bool wide = tiles_ - tile >= kernels.wide_tiles;
       const int64_t step = wide ? kernels.wide_tiles : 1;
-      for (int s = first; s < last; ++s) {
-        if (tile + step == tiles_) PrefetchHead(block, s);
-        (wide ? kernels.wide : kernels.one)(
-            rows_.panel(block), w.tile(first_tile_ + tile), w, s, ahead, dots);
-        AddTo(planes + s * plane_floats, block, tile, step, dots);
-      }
+      if (tile + step == tiles_) PrefetchHead(block, first);
+      (wide ? kernels.add_wide : kernels.add_one)(
+          rows_.panel(block), w.tile(first_tile_ + tile), w, first, last, ahead,
+          factors, row_at, planes + tile * kTileOutputs, plane_floats);
       tile += step;
     }
   }
 
-  // A part of the beginning of the next matrix's tiles.
+  // The beginning of the next matrix's tiles, from a slice on.
   void PrefetchHead(const DownBlock& block, int slice) const {
-    const int64_t bytes = kHeadBytes / slices_;
-    const std::byte* head =
-        block.next + first_tile_ * block.w.tile_bytes + slice * bytes;
-    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(head + i);
-  }
-
-  // A slice's plane of the rows of a block and tiles [tile, tile + step).
-  void AddTo(float* plane, const DownBlock& block, int64_t tile, int64_t step,
-             const float* dots) const {
-    for (int64_t r = 0; r < block.rows; ++r) {
-      const F32x16 factor = Broadcast(rows_.factor(block.first + r));
-      float* sum =
-          plane + (rows_.token(block.first + r) * tiles_ + tile) * kTileOutputs;
-      for (int64_t i = 0; i < step * kTileOutputs; i += kLanes, dots += kLanes)
-        Store(sum + i, Fma(factor, Load(dots), Load(sum + i)));
-    }
+    const WeightView& w = block.w;
+    const std::byte* head = block.next + first_tile_ * w.tile_bytes +
+                            slice * (w.tile_bytes / slices_);
+    for (int64_t i = 0; i < kHeadBytes; i += 64) __builtin_prefetch(head + i);
   }
 
   const DownRows<D>& rows_;
@@ -250,7 +242,8 @@ void ExpertsDownAs(ThreadPool& pool, Tensor hidden, const PackedWeight& w,
       work += block.rows * w.rows * block.w.cols;
     }
     const int64_t tiles = Tiles(w);
-    const int64_t max_tiles = kPlaneFloats / (tokens * slices * kTileOutputs);
+    const int64_t max_tiles =
+        Max(1, kHotPlaneFloats / (tokens * slices * kTileOutputs));
     const int64_t parts = Min(
         tiles,
         Max(CeilDiv(tiles, max_tiles), PartsForThreads(pool, bytes, work, 1)));

@@ -14,6 +14,7 @@
 
 #include "kernels/bf16.h"
 #include "kernels/cpu/packed_layout.h"
+#include "kernels/cpu/vec.h"
 #include "kernels/weight_format.h"
 
 #if defined(__AVX512F__)
@@ -76,11 +77,22 @@ using DotFn = void (*)(const std::byte* panel, const std::byte* tile,
                        const WeightView& w, int slice, int64_t ahead,
                        float* out);
 
+// For slices [first, last), each in a plane of its own, `plane_floats` after
+// the one before:
+//   planes[row_at[row] + tile * 32 + lane] += factors[row] * DotFn's result
+using AddDotsFn = void (*)(const std::byte* panel, const std::byte* tile,
+                           const WeightView& w, int first, int last,
+                           int64_t ahead, const float* factors,
+                           const int64_t* row_at, float* planes,
+                           int64_t plane_floats);
+
 // The kernels of one row count: `wide` takes wide_tiles tiles at a time, so
 // that few rows still have enough chains in flight to hide the latency.
 struct DotKernels {
   DotFn one = nullptr;
   DotFn wide = nullptr;
+  AddDotsFn add_one = nullptr;
+  AddDotsFn add_wide = nullptr;
   int wide_tiles = 1;
 };
 
@@ -312,10 +324,34 @@ struct Bf16Dot {
 
 #endif
 
+// Flattened, so that the products stay in registers until they are added.
+template <typename D, int kRows, int kTiles>
+__attribute__((flatten)) void AddDots(const std::byte* panel,
+                                      const std::byte* tile,
+                                      const WeightView& w, int first, int last,
+                                      int64_t ahead, const float* factors,
+                                      const int64_t* row_at, float* planes,
+                                      int64_t plane_floats) {
+  constexpr int kVectors = kTiles * kTileOutputs / kLanes;
+  for (int s = first; s < last; ++s, planes += plane_floats) {
+    alignas(64) float dots[kRows * kVectors * kLanes];
+    D::template Dot<kRows, kTiles>(panel, tile, w, s, ahead, dots);
+    Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
+      const F32x16 factor = Broadcast(factors[r]);
+      float* sums = planes + row_at[r];
+      Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+        const F32x16 dot = Load(dots + (r * kVectors + v) * kLanes);
+        Store(sums + v * kLanes, Fma(factor, dot, Load(sums + v * kLanes)));
+      });
+    });
+  }
+}
+
 template <typename D, int kRows>
 constexpr DotKernels DotKernelsOf() {
-  return {D::template Dot<kRows, 1>, D::template Dot<kRows, WideTiles<D>(kRows)>,
-          WideTiles<D>(kRows)};
+  constexpr int kWide = WideTiles<D>(kRows);
+  return {D::template Dot<kRows, 1>, D::template Dot<kRows, kWide>,
+          AddDots<D, kRows, 1>, AddDots<D, kRows, kWide>, kWide};
 }
 
 template <typename D, int... kRows>

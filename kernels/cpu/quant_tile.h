@@ -104,16 +104,18 @@ struct IntDot {
                        float* out) {
     constexpr int kVectors = kTiles * kTileVectors;
     Sums sums[kRows][kVectors];
-    for (int r = 0; r < kRows; ++r) {
+    Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
       const Sums begin = Lanes::All(EndsOf(panel + r * kStride).begin);
-      for (int v = 0; v < kVectors; ++v) sums[r][v] = begin;
-    }
+      Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+        sums[r][v] = begin;
+      });
+    });
     const std::byte* at = tile + kTileScaleBytes;
     const std::byte* x = panel;
     for (int64_t unit = 0; unit < units; ++unit) {
       if constexpr (kRows > kStreamRows) Lanes::Prefetch(at + ahead);
       Codes codes[kUnitQuads][kVectors];
-      for (int v = 0; v < kVectors; ++v) {
+      Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
         const std::byte* from = at + v / kTileVectors * tile_bytes +
                                 v % kTileVectors * Lanes::kBytes;
         if constexpr (kFormat == WeightFormat::kInt8) {
@@ -121,35 +123,27 @@ struct IntDot {
         } else {
           Lanes::LoadHalves(from, codes[0][v], codes[1][v]);
         }
-      }
-      for (int q = 0; q < kUnitQuads; ++q) {
-        for (int r = 0; r < kRows; ++r) {
+      });
+      Unrolled<kUnitQuads>([&](auto q) __attribute__((always_inline)) {
+        Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
           const Quad quad(x + r * kStride + q * Lanes::kQuadBytes);
-          for (int v = 0; v < kVectors; ++v)
+          Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
             sums[r][v] = Lanes::Add(sums[r][v], codes[q][v], quad);
-        }
-      }
+          });
+        });
+      });
       at += kUnitBytes;
       x += kUnitQuads * Lanes::kQuadBytes;
     }
-    Scale<kRows, kTiles>(panel, tile, tile_bytes, sums, out);
-  }
-
-  template <int kRows, int kTiles>
-  static void Scale(const std::byte* panel, const std::byte* tile,
-                    int64_t tile_bytes,
-                    const Sums (&sums)[kRows][kTiles * kTileVectors],
-                    float* out) {
-    constexpr int kVectors = kTiles * kTileVectors;
-    for (int v = 0; v < kVectors; ++v) {
+    Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
       const auto scale = Lanes::Scales(
           tile + v / kTileVectors * tile_bytes +
           v % kTileVectors * Lanes::kOutputs * sizeof(uint16_t));
-      for (int r = 0; r < kRows; ++r) {
+      Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
         Lanes::AddScaled(sums[r][v], EndsOf(panel + r * kStride).scale, scale,
                          out + (r * kVectors + v) * Lanes::kOutputs);
-      }
-    }
+      });
+    });
   }
 };
 
