@@ -29,6 +29,10 @@ inline constexpr int64_t kCachedPanelBytes = 128 * 1024;
 inline constexpr int64_t kDownTokens =
     kPlaneFloats / (kContractionSlices * kTileOutputs);
 
+// What a task reads of one matrix is not less than this for the sake of more
+// tasks.
+inline constexpr int64_t kPieceBytes = 64 * 1024;
+
 // What a task asks for of the next matrix while it ends the one before.
 inline constexpr int64_t kHeadBytes = 2048;
 
@@ -269,9 +273,10 @@ void ExpertsDownAs(ThreadPool& pool, Tensor hidden, const PackedWeight& w,
     const int64_t tiles = Tiles(w);
     const int64_t max_tiles =
         Max(1, kHotPlaneFloats / (tokens * slices * kTileOutputs));
-    const int64_t parts = Min(
-        tiles,
-        Max(CeilDiv(tiles, max_tiles), PartsForThreads(pool, bytes, work, 1)));
+    const int64_t pieces = Max(1, w.matrix_bytes / kPieceBytes);
+    const int64_t parts =
+        Min(tiles, Max(CeilDiv(tiles, max_tiles),
+                       Min(pieces, PartsForThreads(pool, bytes, work, 1))));
     Tensor part_of_y = y;
     part_of_y.data = y.row<float>(first);
     part_of_y.dims[0] = tokens;
