@@ -19,12 +19,19 @@ namespace phalanx::PHALANX_ISA {
 inline constexpr int64_t kPlaneFloats = int64_t{128} * 1024;
 
 // Sums that experts add to in one pass: what stays in a second-level cache
-// beside weights and panels, half of which may belong to another thread.
-inline constexpr int64_t kHotPlaneFloats = int64_t{32} * 1024;
+// beside weights and panels.
+inline constexpr int64_t kHotPlaneFloats = int64_t{64} * 1024;
+
+// Panels up to this size stay in a second-level cache by themselves.
+inline constexpr int64_t kCachedPanelBytes = 128 * 1024;
 
 // Tokens at a time: their sums for one tile fit into kPlaneFloats.
 inline constexpr int64_t kDownTokens =
     kPlaneFloats / (kContractionSlices * kTileOutputs);
+
+// What a task reads of one matrix is not less than this for the sake of more
+// tasks.
+inline constexpr int64_t kPieceBytes = 64 * 1024;
 
 // What a task asks for of the next matrix while it ends the one before.
 inline constexpr int64_t kHeadBytes = 2048;
@@ -55,6 +62,7 @@ class DownRows {
   const std::byte* panel(const DownBlock& block) const {
     return panel_ + block.panel;
   }
+  int64_t panel_bytes() const { return panel_bytes_; }
   // Of row i: what its product is multiplied by, and its token.
   float factor(int64_t i) const { return factors_[i]; }
   int64_t token(int64_t i) const { return tokens_[i]; }
@@ -165,15 +173,19 @@ class DownTask {
     alignas(64) float planes[kPlaneFloats];
     const int64_t token_floats = tiles_ * kTileOutputs;
     const int64_t plane_floats = tokens * token_floats;
-    for (int64_t i = 0; i < slices_ * plane_floats; ++i) planes[i] = 0.0f;
-
     int pass = slices_;
     while (pass > 1 && pass * plane_floats > kHotPlaneFloats) pass /= 2;
-    for (int s = 0; s < slices_; s += pass)
-      for (const DownBlock& block : rows_.blocks())
-        Accumulate(block, s, s + pass, planes, plane_floats);
-
-    AddSlices(planes, slices_, plane_floats, plane_floats);
+    for (int s = 0; s < slices_; s += pass) {
+      float* hot = planes + s * plane_floats;
+      for (int64_t i = 0; i < pass * plane_floats; ++i) hot[i] = 0.0f;
+      const auto& blocks = rows_.blocks();
+      for (size_t b = 0; b < blocks.size(); ++b) {
+        Accumulate(blocks[b], blocks[b + 1 < blocks.size() ? b + 1 : b], s,
+                   s + pass, hot, plane_floats);
+      }
+      AddSlices(hot, pass, plane_floats, plane_floats);
+    }
+    AddSlices(planes, slices_ / pass, plane_floats, pass * plane_floats);
     for (int64_t t = 0; t < tokens; ++t) {
       for (int64_t tile = 0; tile < tiles_; ++tile) {
         StoreTile(planes + t * token_floats + tile * kTileOutputs,
@@ -184,8 +196,8 @@ class DownTask {
 
  private:
   // plane += factor * (row times matrix)_slice, for slices [first, last).
-  void Accumulate(const DownBlock& block, int first, int last, float* planes,
-                  int64_t plane_floats) const {
+  void Accumulate(const DownBlock& block, const DownBlock& next, int first,
+                  int last, float* planes, int64_t plane_floats) const {
     const WeightView& w = block.w;
     const DotKernels& kernels = kDotKernels<D>[block.rows];
     const int64_t ahead = block.next - w.data;
@@ -195,16 +207,33 @@ class DownTask {
       factors[r] = rows_.factor(block.first + r);
       row_at[r] = rows_.token(block.first + r) * tiles_ * kTileOutputs;
     }
-    planes += first * plane_floats;
+    // With many rows one slice is long enough to ask for something meanwhile.
+    const int step = block.rows > kStreamRows ? 1 : last - first;
     for (int64_t tile = 0; tile < tiles_;) {
       const bool wide = tiles_ - tile >= kernels.wide_tiles;
-      const int64_t step = wide ? kernels.wide_tiles : 1;
-      if (tile + step == tiles_) PrefetchHead(block, first);
-      (wide ? kernels.add_wide : kernels.add_one)(
-          rows_.panel(block), w.tile(first_tile_ + tile), w, first, last, ahead,
-          factors, row_at, planes + tile * kTileOutputs, plane_floats);
-      tile += step;
+      const int64_t count = wide ? kernels.wide_tiles : 1;
+      float* to = planes + tile * kTileOutputs;
+      for (int s = first; s < last; s += step, to += plane_floats) {
+        if (tile + count == tiles_) {
+          PrefetchPanel(next, s, s + step);
+          if (step > 1) PrefetchHead(block, s);
+        }
+        (wide ? kernels.add_wide : kernels.add_one)(
+            rows_.panel(block), w.tile(first_tile_ + tile), w, s, s + step,
+            ahead, factors, row_at, to, plane_floats);
+      }
+      tile += count;
     }
+  }
+
+  // What slices [first, last) of a block read of its panel, if that may not be
+  // in a near cache.
+  void PrefetchPanel(const DownBlock& block, int first, int last) const {
+    if (rows_.panel_bytes() <= kCachedPanelBytes) return;
+    const int64_t bytes = block.rows * D::PanelRowBytes(block.w) / slices_;
+    const std::byte* panel = rows_.panel(block);
+    for (int64_t i = first * bytes; i < last * bytes; i += 64)
+      __builtin_prefetch(panel + i);
   }
 
   // The beginning of the next matrix's tiles, from a slice on.
@@ -244,9 +273,10 @@ void ExpertsDownAs(ThreadPool& pool, Tensor hidden, const PackedWeight& w,
     const int64_t tiles = Tiles(w);
     const int64_t max_tiles =
         Max(1, kHotPlaneFloats / (tokens * slices * kTileOutputs));
-    const int64_t parts = Min(
-        tiles,
-        Max(CeilDiv(tiles, max_tiles), PartsForThreads(pool, bytes, work, 1)));
+    const int64_t pieces = Max(1, w.matrix_bytes / kPieceBytes);
+    const int64_t parts =
+        Min(tiles, Max(CeilDiv(tiles, max_tiles),
+                       Min(pieces, PartsForThreads(pool, bytes, work, 1))));
     Tensor part_of_y = y;
     part_of_y.data = y.row<float>(first);
     part_of_y.dims[0] = tokens;
