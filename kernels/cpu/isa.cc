@@ -27,14 +27,15 @@ Registers Cpuid(uint32_t leaf, uint32_t subleaf = 0) {
 
 constexpr bool Bit(uint32_t word, int bit) { return (word >> bit & 1) != 0; }
 
-// Whether the system saves the AVX and AVX-512 registers of a thread.
-bool SystemSavesAvx512() {
+// The registers of a thread that the system saves, as bits of XCR0.
+constexpr uint32_t kSseAvx = 0x06;
+constexpr uint32_t kSseAvxAvx512 = 0xe6;
+uint32_t SavedRegisters() {
   constexpr int kOsxsave = 27;
-  if (!Bit(Cpuid(1).ecx, kOsxsave)) return false;
+  if (!Bit(Cpuid(1).ecx, kOsxsave)) return 0;
   uint32_t low, high;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  constexpr uint32_t kSseAvxAvx512 = 0xe6;
-  return (low & kSseAvxAvx512) == kSseAvxAvx512;
+  return low;
 }
 
 std::string Vendor() {
@@ -99,13 +100,18 @@ CpuFeatures DetectCpu() {
   cpu.model = model + (extended ? (basic.eax >> 16 & 0xf) << 4 : 0);
 
   constexpr int kFma = 12;
-  constexpr int kF = 16, kDq = 17, kBw = 30, kVl = 31;
+  constexpr int kAvx2 = 5, kF = 16, kDq = 17, kBw = 30, kVl = 31;
   constexpr int kBf16 = 5;
+  constexpr int kVnni = 11;
   const Registers more = Cpuid(7);
-  cpu.avx512 = SystemSavesAvx512() && Bit(basic.ecx, kFma) &&
+  const uint32_t saved = SavedRegisters();
+  cpu.avx2 = (saved & kSseAvx) == kSseAvx && Bit(basic.ecx, kFma) &&
+             Bit(more.ebx, kAvx2);
+  cpu.avx512 = cpu.avx2 && (saved & kSseAvxAvx512) == kSseAvxAvx512 &&
                Bit(more.ebx, kF) && Bit(more.ebx, kDq) && Bit(more.ebx, kBw) &&
                Bit(more.ebx, kVl);
   cpu.avx512_bf16 = cpu.avx512 && Bit(Cpuid(7, 1).eax, kBf16);
+  cpu.avx512_vnni = cpu.avx512 && Bit(more.ecx, kVnni);
   return cpu;
 }
 

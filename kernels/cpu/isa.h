@@ -37,8 +37,10 @@ struct CpuFeatures {
   std::string name;    // The brand string; empty where there is none.
   int family = 0;
   int model = 0;
+  bool avx2 = false;    // With FMA, registers saved too.
   bool avx512 = false;  // All that Isa::kAvx512 wants, registers saved too.
   bool avx512_bf16 = false;
+  bool avx512_vnni = false;
 };
 
 // Of the processor this runs on. Any thread.
