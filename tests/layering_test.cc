@@ -47,6 +47,10 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"worker/metrics",
      {"kernels", "worker/collective", "worker/engine", "worker/experts",
       "worker/scheduler"}},
+    // A rank under measurement: as the daemon makes it, without servers.
+    {"worker/bench",
+     {"kernels", "worker", "worker/checkpoint", "worker/collective",
+      "worker/engine", "worker/experts", "worker/model", "worker/scheduler"}},
     // Capacity, flags and the loop between group and engine.
     {"worker", {"proto", "kernels", "worker/*"}},
     // The only file that names a concrete backend.

@@ -42,7 +42,33 @@ void AddEnds(CLI::App& app, WorkerConfig& config) {
       ->capture_default_str();
 }
 
-void AddModel(CLI::App& app, WorkerConfig& config) {
+void AddLimits(CLI::App& app, WorkerConfig& config) {
+  app.add_option("--max-running", config.max_running,
+                 "Sequences computed at once")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--max-waiting", config.max_waiting,
+                 "Requests in the queue beyond those")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  app.add_option("--max-model-len", config.max_model_len,
+                 "Tokens of prompt and answer; 0: what the model allows")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
+      ->capture_default_str();
+  app.add_option("--prefill-chunk", config.prefill_chunk,
+                 "Prompt tokens of one sequence in a step")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  app.add_option("--kv-blocks", config.kv_blocks,
+                 "KV blocks of 64 tokens; 0: max-running whole contexts, or "
+                 "what the memory budget leaves")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void AddComputeFlags(CLI::App& app, WorkerConfig& config) {
   app.add_option("--device", config.device,
                  "What computes; cuda needs libphalanx_cuda.so beside this "
                  "program, and has not every operation yet")
@@ -64,7 +90,7 @@ void AddModel(CLI::App& app, WorkerConfig& config) {
       ->capture_default_str();
 }
 
-void AddMemory(CLI::App& app, WorkerConfig& config) {
+void AddMemoryFlags(CLI::App& app, WorkerConfig& config) {
   app.add_option("--moe-mode", config.moe_mode,
                  "Where experts live; auto: resident if they fit, else offload")
       ->check(CLI::IsMember({"auto", "resident", "offload"}))
@@ -94,32 +120,6 @@ void AddMemory(CLI::App& app, WorkerConfig& config) {
       "free / tp-size if not given");
 }
 
-void AddLimits(CLI::App& app, WorkerConfig& config) {
-  app.add_option("--max-running", config.max_running,
-                 "Sequences computed at once")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  app.add_option("--max-waiting", config.max_waiting,
-                 "Requests in the queue beyond those")
-      ->check(CLI::Range(1, 1000000))
-      ->capture_default_str();
-  app.add_option("--max-model-len", config.max_model_len,
-                 "Tokens of prompt and answer; 0: what the model allows")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 24))
-      ->capture_default_str();
-  app.add_option("--prefill-chunk", config.prefill_chunk,
-                 "Prompt tokens of one sequence in a step")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  app.add_option("--kv-blocks", config.kv_blocks,
-                 "KV blocks of 64 tokens; 0: max-running whole contexts, or "
-                 "what the memory budget leaves")
-      ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
-      ->capture_default_str();
-}
-
-}  // namespace
-
 int ParseWorkerFlags(int argc, char** argv, WorkerConfig& config) {
   CLI::App app(
       "phalanx-worker: one rank of a tensor-parallel group.\n"
@@ -130,8 +130,8 @@ int ParseWorkerFlags(int argc, char** argv, WorkerConfig& config) {
       "`phalanx-worker plan --help`: what a card would hold.");
   app.set_version_flag("--version", std::string("phalanx-worker ") + kVersion);
   AddIdentity(app, config);
-  AddModel(app, config);
-  AddMemory(app, config);
+  AddComputeFlags(app, config);
+  AddMemoryFlags(app, config);
   AddLimits(app, config);
   AddEnds(app, config);
   try {

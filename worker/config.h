@@ -4,6 +4,10 @@
 #include <cstdint>
 #include <string>
 
+namespace CLI {
+class App;
+}
+
 namespace phalanx {
 
 // What phalanx-worker is told on its command line. 0 means "choose".
@@ -38,6 +42,11 @@ struct WorkerConfig {
 // exit code of a process that has said all there is to say (--help, --version,
 // a flag that is unknown or out of range, named with its value and limits).
 int ParseWorkerFlags(int argc, char** argv, WorkerConfig& config);
+
+// Those of its flags that another command of this program may have, too: what
+// computes, and where weights and experts live.
+void AddComputeFlags(CLI::App& app, WorkerConfig& config);
+void AddMemoryFlags(CLI::App& app, WorkerConfig& config);
 
 }  // namespace phalanx
 

@@ -28,7 +28,11 @@
 #include "common/ticker.h"
 #include "common/version.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/cpu_roof_loops.h"
 #include "kernels/cuda_plugin/plugin_loader.h"
+#include "worker/bench/kernels_command.h"
+#include "worker/bench/model_command.h"
+#include "worker/bench/rank_loop.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/digest.h"
 #include "worker/config.h"
@@ -65,7 +69,7 @@ struct Prepared {
   int64_t program_bytes = 0;  // Of files in memory before the checkpoint's.
 };
 
-// Sizes this rank's pools, and says where its experts live and why.
+// Sizes this rank's pools, and chooses where its experts live.
 absl::StatusOr<RankPlan> Plan(const WorkerConfig& flags,
                               const ModelConfig& config,
                               const Checkpoint& checkpoint,
@@ -77,7 +81,11 @@ absl::StatusOr<RankPlan> Plan(const WorkerConfig& flags,
                        .gdn = GdnVectorBytesOf(checkpoint)};
   resources.communicator_bytes = HostCollectives::BytesPerRank(flags.tp_size);
   resources.default_budget_bytes = DefaultMemoryBudgetBytes(flags.tp_size);
-  ASSIGN_OR_RETURN(RankPlan plan, PlanRank(flags, config, resources));
+  return PlanRank(flags, config, resources);
+}
+
+// Says where this rank's experts live and why.
+void TellPlan(const RankPlan& plan) {
   LogInfo("worker", "moe_mode",
           {{"chosen", MoeModeName(plan.memory.moe_mode)},
            {"why", plan.why},
@@ -86,7 +94,6 @@ absl::StatusOr<RankPlan> Plan(const WorkerConfig& flags,
            {"planned_bytes", plan.memory.total()},
            {"expert_slots", plan.memory.expert_slots},
            {"kv_blocks", plan.limits.kv_blocks}});
-  return plan;
 }
 
 // What --device names.
@@ -127,6 +134,17 @@ absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
                 .kv_blocks = p.plan.limits.kv_blocks,
                 .state_slots = p.plan.limits.state_slots};
   return p;
+}
+
+// A rank as a bench loads it: as a served one, but for who it is to others.
+absl::StatusOr<BenchRank> PrepareBenchRank(const WorkerConfig& flags) {
+  ASSIGN_OR_RETURN(Prepared p, Prepare(flags));
+  return BenchRank{.config = std::move(p.config),
+                   .checkpoint = std::move(p.checkpoint),
+                   .model_digest = std::move(p.identity.model_digest),
+                   .cpus = std::move(p.cpus),
+                   .backend = std::move(p.backend),
+                   .plan = std::move(p.plan)};
 }
 
 RankMetricsConfig MetricsOf(const Prepared& p, const WorkerConfig& flags) {
@@ -445,6 +463,12 @@ int Main(int argc, char** argv) {
     return RunPlanCommand(argc - 1, argv + 1);
   if (argc > 1 && absl::string_view(argv[1]) == "quantize")
     return RunQuantizeCommand(argc - 1, argv + 1);
+  if (argc > 1 && absl::string_view(argv[1]) == "bench-model")
+    return RunBenchModelCommand(argc - 1, argv + 1, CpuRoofLoops(),
+                                PrepareBenchRank);
+  if (argc > 1 && absl::string_view(argv[1]) == "bench-kernels")
+    return RunBenchKernelsCommand(argc - 1, argv + 1, CpuRoofLoops(),
+                                  CreateBackend);
   // Debian's Abseil aborts on a lock inversion seen once, gRPC's own included.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   // Errors of parsing are told to the client; protobuf would print them too.
@@ -465,6 +489,7 @@ int Main(int argc, char** argv) {
   SetLogContext({{"rank", flags.rank}});
   absl::StatusOr<Prepared> prepared = Prepare(flags);
   absl::Status status = prepared.status();
+  if (status.ok()) TellPlan(prepared->plan);
   if (status.ok())
     status = flags.rank == 0 ? RunRankZero(*prepared, flags, signalled)
                              : RunFollower(*prepared, flags, signalled);

@@ -21,8 +21,8 @@
 #include "common/check.h"
 #include "kernels/bf16.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/cpu_roof_loops.h"
 #include "kernels/cpu/thread_pool.h"
-#include "tests/bench/kernel_bench_roofs.h"
 
 namespace phalanx {
 namespace {
@@ -102,7 +102,7 @@ struct Tally {
     });
     for (const double d : done) work += d;
   }
-  double rate() const { return work / seconds; }
+  double rate() const { return seconds == 0 ? 0 : work / seconds; }
 };
 
 // What the rounds of one thread count gave.
@@ -147,8 +147,8 @@ class Bench {
     }
     Multiply(kManyRows, 0, 1);
     for (int i = 0; i < kPeakTurns; ++i) {
-      fma.AddPeak(pool_, FmaFlops);
-      bf16_dot.AddPeak(pool_, Bf16DotFlops);
+      fma.AddPeak(pool_, loops_.f32_fma);
+      if (loops_.bf16_dot != nullptr) bf16_dot.AddPeak(pool_, loops_.bf16_dot);
       // As long as a peak, so that both are interrupted equally often.
       const int64_t products = pool_.threads();
       many_rows.Add(2.0 * kManyRows * kOutputs * kColumns * products,
@@ -183,8 +183,8 @@ class Bench {
       for (int64_t i = 0; i < kTurnMatrices; ++i) {
         const PackedWeight& w = bank_[(first + i) % count_];
         const int64_t bytes = w.matrix_bytes / parts / 64 * 64;
-        ReadMemory(static_cast<const char*>(w.storage.data()) + part * bytes,
-                   bytes);
+        loops_.read(static_cast<const char*>(w.storage.data()) + part * bytes,
+                    bytes);
       }
     });
   }
@@ -196,6 +196,7 @@ class Bench {
       backend_->ops().MatMul(x, bank_[(first + i) % count_], y);
   }
 
+  const RoofLoops loops_ = CpuRoofLoops();
   ThreadPool pool_;
   std::unique_ptr<Backend> backend_;
   int64_t count_ = 0;
@@ -272,11 +273,9 @@ Options ParseOptions(int argc, char** argv) {
 
 int Main(int argc, char** argv) {
   const Options options = ParseOptions(argc, argv);
-  const CpuFeatures cpu = DetectCpu();
-  std::printf(
-      "%s (%s, family %d, model %d); %.2f GiB of weights, medians of %d\n",
-      cpu.name.c_str(), cpu.vendor.c_str(), cpu.family, cpu.model,
-      static_cast<double>(BankBytes()) / (1 << 30), options.rounds);
+  std::printf("%s; %.2f GiB of weights, medians of %d\n",
+              CpuRoofLoops().processor.c_str(),
+              static_cast<double>(BankBytes()) / (1 << 30), options.rounds);
   bool kept = Measure(options, 1);
   if (options.threads > 1) kept = Measure(options, options.threads) && kept;
   if (options.check && !kept) {

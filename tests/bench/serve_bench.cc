@@ -21,8 +21,8 @@
 #include "common/clock.h"
 #include "gateway/cli/bench_client.h"
 #include "inference.grpc.pb.h"
+#include "kernels/cpu/cpu_roof_loops.h"
 #include "tests/bench/engine_alone.h"
-#include "tests/bench/kernel_bench_roofs.h"
 
 namespace phalanx {
 namespace {
@@ -53,6 +53,7 @@ double Median(std::vector<double> values) {
 
 // One thread's roofs, so that the figures below can be held against a machine.
 void PrintMachine() {
+  const RoofLoops loops = CpuRoofLoops();
   constexpr int64_t kBytes = int64_t{512} << 20;
   const std::unique_ptr<char, decltype(&std::free)> data(
       static_cast<char*>(std::aligned_alloc(64, kBytes)), &std::free);
@@ -60,13 +61,13 @@ void PrintMachine() {
   std::vector<double> read, fma, dot;
   for (int i = 0; i < 5; ++i) {
     double start = Now();
-    ReadMemory(data.get(), kBytes);
+    loops.read(data.get(), kBytes);
     read.push_back(kBytes / (Now() - start));
     start = Now();
-    const double flops = FmaFlops();
+    const double flops = loops.f32_fma();
     fma.push_back(flops / (Now() - start));
     start = Now();
-    const double dots = Bf16DotFlops();
+    const double dots = loops.bf16_dot == nullptr ? 0 : loops.bf16_dot();
     dot.push_back(dots == 0 ? 0 : dots / (Now() - start));
   }
   std::printf(

@@ -1,0 +1,24 @@
+#include "worker/bench/bench_cpus.h"
+
+#include <algorithm>
+
+#include "worker/bench/cache_size.h"
+#include "worker/cpu_share.h"
+
+namespace phalanx {
+
+int ThreadsOfRank(int threads, int ranks) {
+  return ShareCpus(AllowedCpus(), 0, ranks, threads).threads;
+}
+
+ProbeConfig ProbeOf(const RoofLoops& loops, int threads) {
+  ProbeConfig config{
+      .loops = loops,
+      .cpus = AllowedCpus(),
+      .cache_bytes = LargestCacheBytes("/sys/devices/system/cpu/cpu0/cache")};
+  config.cpus.resize(
+      std::min(config.cpus.size(), static_cast<size_t>(threads)));
+  return config;
+}
+
+}  // namespace phalanx
