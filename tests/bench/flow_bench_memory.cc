@@ -11,8 +11,8 @@
 
 #include "kernels/bf16.h"
 #include "kernels/cpu/cpu_backend.h"
-#include "tests/bench/flow_bench_roofs.h"
-#include "tests/bench/kernel_bench_roofs.h"
+#include "kernels/cpu/cpu_roof_loops.h"
+#include "tests/bench/flow_bench_update.h"
 
 namespace phalanx {
 namespace {
@@ -95,6 +95,7 @@ double Memory::Rate(const std::function<void(char*, int64_t)>& touch,
 }
 
 double Memory::Peak(double (*flops)()) {
+  if (flops == nullptr) return 0;
   std::vector<double> done(pool_.threads());
   const double seconds = Seconds([&] {
     pool_.ParallelFor(pool_.threads(), [&](int64_t i) { done[i] = flops(); });
@@ -105,14 +106,15 @@ double Memory::Peak(double (*flops)()) {
 }
 
 Limits Memory::Measure() {
+  const RoofLoops loops = CpuRoofLoops();
   Limits limits;
-  limits.read = Rate([](char* p, int64_t n) { ReadMemory(p, n); }, 1, 1);
+  limits.read = Rate(loops.read, 1, 1);
   limits.update = Rate(UpdateMemory, 2, 1);
   limits.cached = Rate(UpdateMemory, 2, 4096);
   // A neighbour on the same cores only ever takes away.
-  limits.fma = std::max(Peak(FmaFlops), Peak(FmaFlops));
-  limits.bf16_dot = std::max(Peak(Bf16DotFlops), Peak(Bf16DotFlops));
-  limits.int8_dot = std::max(Peak(Int8DotOps), Peak(Int8DotOps));
+  limits.fma = std::max(Peak(loops.f32_fma), Peak(loops.f32_fma));
+  limits.bf16_dot = std::max(Peak(loops.bf16_dot), Peak(loops.bf16_dot));
+  limits.int8_dot = std::max(Peak(loops.int8_dot), Peak(loops.int8_dot));
   return limits;
 }
 

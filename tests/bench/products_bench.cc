@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/cpu_roof_loops.h"
 #include "kernels/cpu/thread_pool.h"
-#include "tests/bench/kernel_bench_roofs.h"
 #include "tests/bench/products_bench_bank.h"
 
 namespace phalanx {
@@ -84,7 +84,8 @@ class Limits {
  public:
   Limits(int threads, bool bf16_dot, const PackedWeight& memory)
       : pool_(PoolConfig(threads)),
-        flops_(bf16_dot ? Bf16DotFlops : FmaFlops),
+        loops_(CpuRoofLoops()),
+        flops_(bf16_dot ? loops_.bf16_dot : loops_.f32_fma),
         memory_(memory) {}
 
   // Bytes a second, from weights that were read long ago.
@@ -96,7 +97,7 @@ class Limits {
     const double seconds = Seconds([&] {
       pool_.ParallelFor(parts, [&](int64_t part) {
         const int64_t bytes = kReadBytes / parts / 64 * 64;
-        ReadMemory(begin + part * bytes, bytes);
+        loops_.read(begin + part * bytes, bytes);
       });
     });
     return static_cast<double>(kReadBytes) / seconds;
@@ -116,6 +117,7 @@ class Limits {
 
  private:
   ThreadPool pool_;
+  const RoofLoops loops_;
   double (*const flops_)();
   const PackedWeight& memory_;
   int64_t turn_ = 0;

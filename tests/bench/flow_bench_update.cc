@@ -1,4 +1,4 @@
-#include "tests/bench/flow_bench_roofs.h"
+#include "tests/bench/flow_bench_update.h"
 
 #include <immintrin.h>
 
@@ -27,32 +27,11 @@ void UpdateMemoryPortable(char* data, int64_t bytes) {
 }
 
 // Inline assembly, since GCC 12 copies the accumulators of the intrinsic.
-__attribute__((target("avx512f,avx512vnni"))) double Int8DotOpsAvx512() {
-  constexpr int64_t kSteps = 2'000'000;
-  __m512i a = _mm512_set1_epi32(1), b = a, c = a, d = a, e = a, f = a, g = a,
-          h = a;
-  const __m512i x = _mm512_set1_epi32(0x01010101);
-  for (int64_t i = 0; i < kSteps; ++i) {
-    asm volatile(
-        "vpdpbusd %8, %8, %0\n vpdpbusd %8, %8, %1\n"
-        "vpdpbusd %8, %8, %2\n vpdpbusd %8, %8, %3\n"
-        "vpdpbusd %8, %8, %4\n vpdpbusd %8, %8, %5\n"
-        "vpdpbusd %8, %8, %6\n vpdpbusd %8, %8, %7\n"
-        : "+v"(a), "+v"(b), "+v"(c), "+v"(d), "+v"(e), "+v"(f), "+v"(g), "+v"(h)
-        : "v"(x));
-  }
-  return 2.0 * 64 * 8 * kSteps;
-}
-
 }  // namespace
 
 void UpdateMemory(char* data, int64_t bytes) {
   __builtin_cpu_supports("avx512f") ? UpdateMemoryAvx512(data, bytes)
                                     : UpdateMemoryPortable(data, bytes);
-}
-
-double Int8DotOps() {
-  return __builtin_cpu_supports("avx512vnni") ? Int8DotOpsAvx512() : 0.0;
 }
 
 }  // namespace phalanx
