@@ -26,7 +26,6 @@ void UpdateMemoryPortable(char* data, int64_t bytes) {
   }
 }
 
-// Inline assembly, since GCC 12 copies the accumulators of the intrinsic.
 }  // namespace
 
 void UpdateMemory(char* data, int64_t bytes) {
