@@ -9,7 +9,7 @@
 namespace phalanx {
 
 // Handing a loop to threads that spin and collecting them costs 0.2 us where
-// cache lines travel near, 1 us where they travel far; threads that sleep are
+// cache lines travel near; threads that sleep are
 // not waited for. So a piece of work for one thread is at least this long, and
 // less than two such pieces run on the caller's thread alone.
 inline constexpr int64_t kSmallestPieceNs = 2'000;

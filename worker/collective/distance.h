@@ -16,8 +16,8 @@ namespace phalanx {
 // Rank 0's, by its engine thread.
 class Distance {
  public:
-  // What one load of a line that another rank has just written took, the
-  // reading of the clock included. A single one means little.
+  // How long a line took from its writer's clock to its reader's, who was
+  // spinning for it. A single one means little: either may have been held up.
   void Vote(double seconds) {
     votes_ =
         std::clamp(votes_ + (seconds > kFarSeconds ? 1 : -1), -kSure, kSure);
@@ -29,8 +29,9 @@ class Distance {
   bool far() const { return far_; }
 
  private:
-  // Between what has been seen near (50 to 100 ns) and far (200 to 300).
-  static constexpr double kFarSeconds = 150e-9;
+  // Between what half a round trip takes near (63 ns) and far (245 ns), each
+  // with two readings of the clock.
+  static constexpr double kFarSeconds = 200e-9;
   static constexpr int kSure = 4;
 
   int votes_ = 0;

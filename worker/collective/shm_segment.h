@@ -65,9 +65,6 @@ struct alignas(kLineBytes) RankLine {
   // By the call's parity: when the rank arrived in it, of the host's steady
   // clock.
   std::array<std::atomic<int64_t>, 2> arrival_nanoseconds;
-  // A line that the others can measure their distance with: written every
-  // kStepsPerProbe steps.
-  alignas(kLineBytes) std::atomic<uint32_t> probe;
 };
 
 // What is read at formation and at the end only.

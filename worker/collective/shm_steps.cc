@@ -21,7 +21,7 @@ constexpr auto kSpinTime = std::chrono::microseconds(50);
 // Between two looks at the clock, which may cost 100 ns; a pause is 10 to 50.
 constexpr int kPausesPerLook = 64;
 // Rarely enough to cost nothing; a second of decode has tens of thousands.
-constexpr uint32_t kStepsPerProbe = 64;
+constexpr uint32_t kStepsPerVote = 16;
 // Before sleeping where spinning is forbidden.
 constexpr int kYields = 8;
 // Between two looks for the dead.
@@ -110,8 +110,6 @@ void ShmSteps::Publish(CallTag tag) {
   if (step_ == arrival_)
     line.arrival_nanoseconds[parity_].store(NowNanoseconds(),
                                             std::memory_order_relaxed);
-  if (step_ % kStepsPerProbe == 0)
-    line.probe.store(step_, std::memory_order_relaxed);
   line.step.store(step_);
   // In one order with the sleeper, which counts itself before it looks at the
   // step for the last time: either it sees the step or we see it.
@@ -131,15 +129,14 @@ bool ShmSteps::AwaitAll() {
     if (!Await(r, step_) || !CheckTag(r)) return false;
   // Ranks arrive in a call's first step; what follows they do together.
   if (step_ == arrival_) skew_seconds_ = MeasureSkew();
-  if (step_ % kStepsPerProbe == 0 && rank_ == 0 && size_ > 1) MeasureDistance();
   return true;
 }
 
-// CPUs are shared out node by node, so the other half is the farther one.
-void ShmSteps::MeasureDistance() {
-  const int64_t start = NowNanoseconds();
-  segment_.line(size_ / 2).probe.load();
-  distance_.Vote(1e-9 * static_cast<double>(NowNanoseconds() - start));
+// Of a line that the rank has just written, while this one spun for it.
+void ShmSteps::MeasureDistance(int rank) {
+  const int64_t written = segment_.line(rank).arrival_nanoseconds[parity_].load(
+      std::memory_order_relaxed);
+  distance_.Vote(1e-9 * static_cast<double>(NowNanoseconds() - written));
 }
 
 double ShmSteps::MeasureSkew() const {
@@ -170,7 +167,13 @@ bool ShmSteps::Reached(int rank, uint32_t step) {
 }
 
 bool ShmSteps::Await(int rank, uint32_t step) {
-  return Reached(rank, step) || SpinFor(rank, step) || SleepFor(rank, step);
+  if (Reached(rank, step)) return true;
+  if (!SpinFor(rank, step)) return SleepFor(rank, step);
+  // CPUs are shared out node by node, so the other half is the farther one.
+  if (rank_ == 0 && rank == size_ / 2 && step == arrival_ &&
+      step % kStepsPerVote == 0)
+    MeasureDistance(rank);
+  return true;
 }
 
 bool ShmSteps::SpinFor(int rank, uint32_t step) {

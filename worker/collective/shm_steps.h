@@ -96,7 +96,7 @@ class ShmSteps {
   bool SleepUntil(int rank, uint32_t step);
   bool CheckTag(int rank);
   double MeasureSkew() const;
-  void MeasureDistance();
+  void MeasureDistance(int rank);
   // The lowest rank that will take no more steps, and why; false if none.
   bool FindLoss(Loss& loss) const;
 
