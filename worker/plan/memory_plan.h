@@ -48,8 +48,8 @@ struct PlanRequest {
   // Activations and logits of the largest step. 0: within what the ratio
   // leaves out.
   int64_t workspace_bytes = 0;
-  // In offload. 0: the bytes of twice num_experts whole experts of bf16, so that
-  // prefill can double-buffer a layer; fewer where those do not fit.
+  // In offload. 0: the bytes of twice num_experts whole experts of bf16, so
+  // that prefill can double-buffer a layer; fewer where those do not fit.
   int64_t expert_slots = 0;
   int64_t max_model_len = 0;  // Tokens of one sequence; 0: the model's.
   // The KV cache, rounded up to blocks. 0: at least two blocks, no bound.
