@@ -38,8 +38,8 @@ Text TextOf(const std::vector<int32_t>& prompt,
 Model Mini() {
   Model model = {SOURCE_ROOT "/deploy/models/phalanx-mini", {}};
   for (const auto& talk : ReadGoldenJson(model.dir + "/answers.json"))
-    model.texts.push_back(TextOf(talk.at("prompt_ids"),
-                                 talk.at("greedy_bf16")));
+    model.texts.push_back(
+        TextOf(talk.at("prompt_ids"), talk.at("greedy_bf16")));
   return model;
 }
 
@@ -49,8 +49,8 @@ Model Golden(const std::string& name) {
   const nlohmann::json greedy = ReadGoldenJson(expected + "/greedy.json");
   for (const auto& prompt : ReadGoldenJson(expected + "/prompts.json")) {
     const std::string key = prompt.at("name");
-    model.texts.push_back(TextOf(prompt.at("ids"),
-                                 greedy.at(key).at("f32").at("tokens")));
+    model.texts.push_back(
+        TextOf(prompt.at("ids"), greedy.at(key).at("f32").at("tokens")));
   }
   return model;
 }
@@ -91,8 +91,7 @@ double Divergence(const std::vector<float>& p, const std::vector<float>& q) {
   const double log_q = LogSum(q);
   double divergence = 0;
   for (size_t i = 0; i < p.size(); ++i)
-    divergence +=
-        std::exp(p[i] - log_p) * ((p[i] - log_p) - (q[i] - log_q));
+    divergence += std::exp(p[i] - log_p) * ((p[i] - log_p) - (q[i] - log_q));
   return divergence;
 }
 
@@ -142,9 +141,9 @@ void ExpectQuality(const char* name, const Model& model,
 }
 
 TEST(Quality, ReachesTheGoalsOnThePhalanxMiniModel) {
-  ExpectQuality("phalanx-mini", Mini(),
-                {{WeightFormat::kInt8, 0.99, 0.005},
-                 {WeightFormat::kInt4, 0.95, 0.05}});
+  ExpectQuality(
+      "phalanx-mini", Mini(),
+      {{WeightFormat::kInt8, 0.99, 0.005}, {WeightFormat::kInt4, 0.95, 0.05}});
 }
 
 struct Case {

@@ -59,8 +59,8 @@ absl::StatusOr<std::vector<std::string>> Load(const std::string& model_dir,
   for (const Buffer& buffer : weights.storage)
     held.emplace_back(static_cast<const char*>(buffer.data()),
                       static_cast<size_t>(buffer.bytes()));
-  held.push_back(absl::StrCat(weights.expert_bytes, " ",
-                              weights.non_expert_bytes));
+  held.push_back(
+      absl::StrCat(weights.expert_bytes, " ", weights.non_expert_bytes));
   return held;
 }
 
@@ -109,22 +109,22 @@ TEST_P(QuantisedModel, LoadsAsTheModelItIsMadeFromAtEverySize) {
   EXPECT_GE(sizes, 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, QuantisedModel,
-    testing::Values(Case{"moe", WeightFormat::kInt8},
-                    Case{"moe", WeightFormat::kInt4},
-                    Case{"moe_text", WeightFormat::kInt8},
-                    Case{"moe_text", WeightFormat::kInt4},
-                    Case{"moe_fp8", WeightFormat::kInt8},
-                    Case{"moe_fp8", WeightFormat::kInt4},
-                    Case{"next", WeightFormat::kInt8},
-                    Case{"next", WeightFormat::kInt4},
-                    Case{"dense", WeightFormat::kInt8},
-                    Case{"dense", WeightFormat::kInt4}),
-    [](const auto& info) {
-      return absl::StrCat(info.param.model, "_",
-                          WeightFormatName(info.param.format));
-    });
+INSTANTIATE_TEST_SUITE_P(Models, QuantisedModel,
+                         testing::Values(Case{"moe", WeightFormat::kInt8},
+                                         Case{"moe", WeightFormat::kInt4},
+                                         Case{"moe_text", WeightFormat::kInt8},
+                                         Case{"moe_text", WeightFormat::kInt4},
+                                         Case{"moe_fp8", WeightFormat::kInt8},
+                                         Case{"moe_fp8", WeightFormat::kInt4},
+                                         Case{"next", WeightFormat::kInt8},
+                                         Case{"next", WeightFormat::kInt4},
+                                         Case{"dense", WeightFormat::kInt8},
+                                         Case{"dense", WeightFormat::kInt4}),
+                         [](const auto& info) {
+                           return absl::StrCat(
+                               info.param.model, "_",
+                               WeightFormatName(info.param.format));
+                         });
 
 TEST(QuantiseCheckpoint, StoresTheCodesOfAWholeRowTwoAByteInInt4) {
   const TempFolder folder;
@@ -276,10 +276,10 @@ TEST(LoadQuantised, RefusesAnotherFormat) {
   for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kInt4}) {
     const auto loaded = Load(out, format);
     EXPECT_TRUE(absl::IsInvalidArgument(loaded.status()));
-    EXPECT_THAT(std::string(loaded.status().message()),
-                HasSubstr(absl::StrCat("--weights is ",
-                                       WeightFormatName(format),
-                                       "; this model is stored in int8")));
+    EXPECT_THAT(
+        std::string(loaded.status().message()),
+        HasSubstr(absl::StrCat("--weights is ", WeightFormatName(format),
+                               "; this model is stored in int8")));
   }
 }
 
