@@ -91,14 +91,16 @@ std::string StateText(const v1::WorkerStatus& worker) {
   return absl::StrFormat("%s %d%%", word, Percent(worker.load_progress()));
 }
 
-// resident, or offload with its bank; of the first rank that says.
-std::string MoeText(const v1::GroupStatus& group) {
+// How weights are held: resident, or offload with its bank, and in which
+// format; of the first rank that says.
+std::string WeightsText(const v1::GroupStatus& group) {
   for (const v1::RankStatus& rank : group.ranks()) {
     const v1::WorkerStatus& worker = rank.worker();
     if (worker.moe_mode().empty()) continue;
     return absl::StrCat("  experts ", worker.moe_mode(),
                         worker.offload_bank().empty() ? "" : ", bank ",
-                        worker.offload_bank());
+                        worker.offload_bank(), "  weights ",
+                        worker.model().weight_format());
   }
   return "";
 }
@@ -144,7 +146,7 @@ std::string GroupText(const v1::GroupStatus& group) {
     remarks = absl::StrCat("  ", group.detail(), "\n");
   return absl::StrCat("group ", group.name(), "  ", group.state(), "  epoch ",
                       group.epoch(), "  ranks ", group.ranks_size(),
-                      "  streams ", group.streams(), MoeText(group), "\n",
+                      "  streams ", group.streams(), WeightsText(group), "\n",
                       Table(rows), remarks);
 }
 

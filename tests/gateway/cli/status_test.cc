@@ -31,6 +31,7 @@ v1::GetStatusResponse TwoRanks() {
   more.set_category("comm");
   more.set_allocated_bytes(5 << 20);
   worker.set_moe_mode("offload");
+  worker.mutable_model()->set_weight_format("int8");
   worker.set_offload_bank("sharded");
   worker.set_planned_bytes(11 << 20);
   worker.set_memory_budget_bytes(13 << 20);
@@ -83,17 +84,19 @@ TEST(StatusText, ShowsWhatARankUsesOfWhatItHas) {
   EXPECT_THAT(text, HasSubstr("1.5 MiB"));
 }
 
-TEST(StatusText, NamesTheModeOfTheExpertsAndTheirBank) {
+TEST(StatusText, NamesTheModeOfTheExpertsTheirBankAndTheFormatOfWeights) {
   v1::GetStatusResponse status = TwoRanks();
   EXPECT_THAT(StatusText(status),
-              HasSubstr("ranks 2  streams 0  experts offload, bank sharded\n"));
+              HasSubstr("ranks 2  streams 0  experts offload, bank sharded  "
+                        "weights int8\n"));
 
   v1::WorkerStatus& worker =
       *status.mutable_groups(0)->mutable_ranks(0)->mutable_worker();
   worker.set_moe_mode("resident");
   worker.clear_offload_bank();
-  EXPECT_THAT(StatusText(status),
-              HasSubstr("ranks 2  streams 0  experts resident\n"));
+  EXPECT_THAT(
+      StatusText(status),
+      HasSubstr("ranks 2  streams 0  experts resident  weights int8\n"));
 }
 
 TEST(StatusText, PutsWhatIsHeldBesideThePlanAndTheBudget) {
