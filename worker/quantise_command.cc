@@ -93,8 +93,7 @@ void RequireAll(const QuantizeFlags& flags) {
 
 int RunQuantizeCommand(int argc, char** argv) {
   CLI::App app(
-      "Makes a model's folder in int8 or int4, with the bytes that serving it "
-      "with --weights would make.",
+      "A model's folder in int8 or int4, as `serve --weights` would hold it.",
       "phalanx quantize");
   app.formatter(std::make_shared<HelpFormat>());
   app.set_help_flag("--help,-h", "Show this, and end");
