@@ -240,7 +240,9 @@ int Run(int argc, char** argv) {
     std::fprintf(stderr, "no model in %s, or no such format\n", model.c_str());
     return 1;
   }
-  auto backend = CreateCpuBackend({.threads = kThreads});
+  CpuBackendConfig cpu;
+  cpu.threads = kThreads;
+  auto backend = CreateCpuBackend(cpu);
   CHECK(backend.ok());
   const int64_t all = config->num_layers() * config->num_experts;
   const Setup setup = {
