@@ -73,7 +73,8 @@ void AddPlanFlags(CLI::App& app, PlanFlags& flags) {
   app.add_option("--max-running", flags.max_running,
                  "Sequences computed at once")
       ->capture_default_str();
-  app.add_option("--weights", flags.weights, "What large matrices are held in: auto is what the model is "
+  app.add_option("--weights", flags.weights,
+                 "What large matrices are held in: auto is what the model is "
                  "stored in, and bf16 where that is fp8")
       ->check(CLI::IsMember({"auto", "bf16", "int8", "int4", "fp8"}))
       ->capture_default_str();

@@ -55,11 +55,11 @@ void ShowPercent(const LoadProgress& now, int* shown) {
 
 absl::Status Quantise(const QuantizeFlags& flags,
                       const std::atomic<bool>& stop) {
-  QuantiseOptions options = {
-      .model_dir = flags.model_dir,
-      .format = flags.weights == "int4" ? WeightFormat::kInt4
-                                        : WeightFormat::kInt8,
-      .out_dir = flags.out_dir};
+  QuantiseOptions options = {.model_dir = flags.model_dir,
+                             .format = flags.weights == "int4"
+                                           ? WeightFormat::kInt4
+                                           : WeightFormat::kInt8,
+                             .out_dir = flags.out_dir};
   options.run.threads =
       ShareCpus(AllowedCpus(), /*rank=*/0, /*tp_size=*/1, flags.threads)
           .threads;
@@ -93,13 +93,13 @@ void RequireAll(const QuantizeFlags& flags) {
 
 int RunQuantizeCommand(int argc, char** argv) {
   CLI::App app(
-      "Makes a model's folder in int8 or int4, with the bytes that serving it "
-      "with --weights would make.",
+      "A model's folder in int8 or int4, as `serve --weights` would hold it.",
       "phalanx quantize");
   app.formatter(std::make_shared<HelpFormat>());
   app.set_help_flag("--help,-h", "Show this, and end");
-  app.footer("Example:\n  phalanx quantize --model DIR --weights int4 --out DIR-int4\n"
-             "  phalanx serve --model DIR-int4");
+  app.footer(
+      "Example:\n  phalanx quantize --model DIR --weights int4 --out DIR-int4\n"
+      "  phalanx serve --model DIR-int4");
   QuantizeFlags flags;
   AddFlags(app, flags);
   bool list_flags = false;

@@ -94,8 +94,8 @@ int64_t GroupsOfPiece(const MatrixPiece& piece) {
 AssembledCodes AssembleCodes(std::span<const MatrixPiece> pieces, int64_t rows,
                              int64_t cols, std::vector<uint16_t>* scratch) {
   const int64_t groups = GroupsOfPiece(pieces[0]);
-  uint16_t* scales = RoomIn(
-      scratch, rows * groups + CeilDivide(rows * cols, int64_t{2}));
+  uint16_t* scales =
+      RoomIn(scratch, rows * groups + CeilDivide(rows * cols, int64_t{2}));
   auto* codes = reinterpret_cast<uint8_t*>(scales + rows * groups);
   int64_t filled = 0;
   for (const MatrixPiece& piece : pieces) {

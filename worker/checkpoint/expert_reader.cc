@@ -40,18 +40,23 @@ void ExpertReader::PackDown(int layer, int expert, Backend& backend,
   PackPieces(DownPieces(layer, expert), backend, index, weight, scratch);
 }
 
+template <typename Hint>
+void ExpertReader::ForEachRun(int layer, int expert, Hint hint) const {
+  for (const auto& pieces :
+       {GateUpPieces(layer, expert), DownPieces(layer, expert)}) {
+    for (const MatrixPiece& piece : pieces) {
+      hint(piece.data);
+      if (!piece.scales.empty()) hint(piece.scales);
+    }
+  }
+}
+
 void ExpertReader::WillNeed(int layer, int expert) const {
-  for (const MatrixPiece& piece : GateUpPieces(layer, expert))
-    MappedFile::WillNeedPages(piece.data);
-  for (const MatrixPiece& piece : DownPieces(layer, expert))
-    MappedFile::WillNeedPages(piece.data);
+  ForEachRun(layer, expert, MappedFile::WillNeedPages);
 }
 
 void ExpertReader::Drop(int layer, int expert) const {
-  for (const MatrixPiece& piece : GateUpPieces(layer, expert))
-    MappedFile::DropPages(piece.data);
-  for (const MatrixPiece& piece : DownPieces(layer, expert))
-    MappedFile::DropPages(piece.data);
+  ForEachRun(layer, expert, MappedFile::DropPages);
 }
 
 }  // namespace phalanx

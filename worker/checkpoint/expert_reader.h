@@ -36,6 +36,9 @@ class ExpertReader {
  private:
   std::vector<MatrixPiece> GateUpPieces(int layer, int expert) const;
   std::vector<MatrixPiece> DownPieces(int layer, int expert) const;
+  // hint(bytes) for all that one expert is read from.
+  template <typename Hint>
+  void ForEachRun(int layer, int expert, Hint hint) const;
   MatrixPiece Piece(TensorRole fused_role, TensorRole role, int layer,
                     int expert) const;
 

@@ -153,10 +153,9 @@ absl::StatusOr<TensorTable> TensorTable::Match(const Checkpoint& checkpoint,
     if (it == found.end()) return faults.missing.Add(TensorName(id, prefix));
     table.tensors_.insert(*it);
     const Wanted wanted = WantedOf(id, *it->second, found, config);
-    const bool as_wanted =
-        wanted.type == StoredType::kBf16
-            ? IsAllowedType(id.role, it->second->type)
-            : it->second->type == wanted.type;
+    const bool as_wanted = wanted.type == StoredType::kBf16
+                               ? IsAllowedType(id.role, it->second->type)
+                               : it->second->type == wanted.type;
     if (it->second->shape != wanted.shape || !as_wanted)
       faults.wrong.Add(Describe(*it->second, wanted.type, wanted.shape));
     if (wanted.scale == ScaleKind::kNone) return;

@@ -115,8 +115,8 @@ absl::Status CheckpointWriter::Open(const std::string& folder) {
   }
   for (File& file : files_) {
     file.path = absl::StrCat(folder, "/", file.name);
-    file.fd = open(file.path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
-                   0644);
+    file.fd =
+        open(file.path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (file.fd < 0) return Failed("make", file.path, file.bytes);
     // Not every file system can; there the writes themselves will tell.
     if (fallocate(file.fd, 0, 0, file.bytes) != 0 && errno != EOPNOTSUPP &&

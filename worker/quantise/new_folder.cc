@@ -43,8 +43,9 @@ absl::StatusOr<std::unique_ptr<NewFolder>> NewFolder::Create(
   std::error_code ignored;
   if (fs::exists(fs::symlink_status(wanted, ignored)))
     return absl::AlreadyExistsError(
-        absl::StrCat(wanted.string(), " is there already; nothing is "
-                                      "overwritten: give another folder"));
+        absl::StrCat(wanted.string(),
+                     " is there already; nothing is "
+                     "overwritten: give another folder"));
   const fs::path temporary =
       wanted.parent_path() /
       absl::StrCat(".", wanted.filename().string(), ".unfinished");
@@ -65,8 +66,8 @@ absl::Status NewFolder::Lock() {
         absl::StrCat("another process is making ", path_));
   }
   std::error_code error;
-  for (const fs::directory_entry& left : fs::directory_iterator(
-           temporary_, error)) {
+  for (const fs::directory_entry& left :
+       fs::directory_iterator(temporary_, error)) {
     fs::remove_all(left, error);
     if (error)
       return absl::FailedPreconditionError(absl::StrCat(

@@ -32,11 +32,18 @@ namespace fs = std::filesystem;
 constexpr int64_t kJobBytes = 2 << 20;
 
 // What belongs to a model beside config.json and weights, where it is there.
-constexpr const char* kCopiedFiles[] = {
-    "generation_config.json",  "tokenizer.json",      "tokenizer_config.json",
-    "chat_template.jinja",     "chat_template.json",  "vocab.json",
-    "merges.txt",              "added_tokens.json",   "LICENSE",
-    "special_tokens_map.json", "license.txt",         "LICENSE.txt"};
+constexpr const char* kCopiedFiles[] = {"generation_config.json",
+                                        "tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "chat_template.jinja",
+                                        "chat_template.json",
+                                        "vocab.json",
+                                        "merges.txt",
+                                        "added_tokens.json",
+                                        "LICENSE",
+                                        "special_tokens_map.json",
+                                        "license.txt",
+                                        "LICENSE.txt"};
 
 // Codes and scales of some neighbouring rows.
 struct CodedRows {
@@ -56,8 +63,8 @@ CodedRows QuantiseRows(const uint16_t* rows, int64_t count, int64_t cols,
                       coded.scales.data() + r * groups);
   if (format == WeightFormat::kInt8) return coded;
   for (size_t i = 0; i < coded.codes.size() / 2; ++i)
-    coded.codes[i] = static_cast<uint8_t>(coded.codes[2 * i] |
-                                          coded.codes[2 * i + 1] << 4);
+    coded.codes[i] =
+        static_cast<uint8_t>(coded.codes[2 * i] | coded.codes[2 * i + 1] << 4);
   coded.codes.resize(coded.codes.size() / 2);
   return coded;
 }
@@ -156,8 +163,7 @@ absl::Status Quantiser::ConvertRows(const Job& job,
   const MatrixPiece piece =
       MakePiece(source, conversion.multipliers,
                 {.dim = rank - 2, .ranges = {job.rows}}, job.index);
-  const uint16_t* bf16 =
-      Assemble({&piece, 1}, job.rows.size(), cols, scratch);
+  const uint16_t* bf16 = Assemble({&piece, 1}, job.rows.size(), cols, scratch);
   const int64_t first = job.index * rows + job.rows.begin;
   if (!conversion.quantised)
     return writer_.Write(conversion.output, first * cols * 2, bf16,
@@ -197,8 +203,8 @@ absl::Status CopyBesides(const std::string& from, const std::string& to,
     if (!fs::exists(source, error)) continue;
     fs::copy_file(source, fs::path(to) / name, error);
     if (error)
-      return absl::FailedPreconditionError(absl::StrCat(
-          "cannot copy ", source.string(), ": ", error.message()));
+      return absl::FailedPreconditionError(
+          absl::StrCat("cannot copy ", source.string(), ": ", error.message()));
   }
   return absl::OkStatus();
 }
@@ -206,9 +212,8 @@ absl::Status CopyBesides(const std::string& from, const std::string& to,
 absl::Status CheckRoom(const NewFolder& folder, int64_t needed) {
   if (folder.free_bytes() >= needed) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrCat(
-      folder.temporary(), " needs ", needed, " bytes (",
-      FormatByteSize(needed), "); free on its disk are ",
-      folder.free_bytes()));
+      folder.temporary(), " needs ", needed, " bytes (", FormatByteSize(needed),
+      "); free on its disk are ", folder.free_bytes()));
 }
 
 }  // namespace
@@ -218,10 +223,9 @@ absl::StatusOr<QuantiseResult> QuantiseCheckpoint(
   ASSIGN_OR_RETURN(const ModelConfig config,
                    LoadModelConfig(options.model_dir));
   if (config.stored_weights != WeightFormat::kBf16)
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.model_dir, " is ",
-                     WeightFormatName(config.stored_weights),
-                     " already; it must be bf16 or block-FP8"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.model_dir, " is ", WeightFormatName(config.stored_weights),
+        " already; it must be bf16 or block-FP8"));
   ASSIGN_OR_RETURN(const Checkpoint checkpoint,
                    Checkpoint::Open(options.model_dir));
   ASSIGN_OR_RETURN(const TensorTable table,

@@ -18,18 +18,17 @@ constexpr const char* kFormatKeys[] = {"quantization_config",
 absl::StatusOr<std::string> QuantisedConfig(absl::string_view config_json,
                                             WeightFormat format) {
   RETURN_IF_ERROR(ParseJsonObject(config_json).status());
-  auto root = nlohmann::ordered_json::parse(config_json.begin(),
-                                            config_json.end());
+  auto root =
+      nlohmann::ordered_json::parse(config_json.begin(), config_json.end());
   for (const char* key : kFormatKeys) {
     root.erase(key);
     if (auto text = root.find("text_config");
         text != root.end() && text->is_object())
       text->erase(key);
   }
-  root["quantization_config"] = {
-      {"quant_method", std::string(kOwnQuantMethod)},
-      {"weights", WeightFormatName(format)},
-      {"version", kOwnCodesVersion}};
+  root["quantization_config"] = {{"quant_method", std::string(kOwnQuantMethod)},
+                                 {"weights", WeightFormatName(format)},
+                                 {"version", kOwnCodesVersion}};
   return root.dump(2) + "\n";
 }
 

@@ -55,7 +55,7 @@ TEST_P(EveryVerb, HasHelpThatFitsATerminal) {
 INSTANTIATE_TEST_SUITE_P(Flags, EveryVerb,
                          testing::Values("serve", "chat", "generate", "status",
                                          "check", "tokenize", "plan",
-                                         "completion"));
+                                         "quantize", "completion"));
 
 struct Refusal {
   std::vector<std::string> args;  // The program first.
@@ -144,7 +144,11 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{{"phalanx", "plan", "--moe-mode", "auto"}, "--moe-mode"},
         Refusal{{"phalanx", "plan", "--offload-bank", "half"},
                 "--offload-bank"},
-        Refusal{{"phalanx", "plan", "--weights", "int5"}, "--weights"}));
+        Refusal{{"phalanx", "plan", "--weights", "int5"}, "--weights"},
+        Refusal{{"phalanx", "quantize", "--bogus"}, "--bogus"},
+        Refusal{{"phalanx", "quantize", "--model", "m", "--weights", "int8"},
+                "--out"},
+        Refusal{{"phalanx", "quantize", "--weights", "bf16"}, "--weights"}));
 
 // `plan`, which is the worker's.
 

@@ -147,6 +147,28 @@ TEST(ParseModelConfig, ReadsBlockFp8OfTheTextConfig) {
   EXPECT_TRUE(config->block_fp8);
 }
 
+TEST(ParseModelConfig, ReadsTheFormatOfPhalanxQuantize) {
+  Json json = Flat();
+  json["tie_word_embeddings"] = true;
+  json["quantization_config"] = {
+      {"quant_method", "phalanx"}, {"weights", "int4"}, {"version", 1}};
+  const auto config = ParseModelConfig(json.dump());
+  ASSERT_OK(config);
+  EXPECT_EQ(config->stored_weights, WeightFormat::kInt4);
+  // The table stays bf16, so the head has codes of its own.
+  EXPECT_TRUE(config->has_lm_head());
+}
+
+TEST(HeldFormatOf, TakesWhatTheModelIsStoredIn) {
+  ModelConfig config;
+  EXPECT_EQ(*HeldFormatOf(config, "auto"), WeightFormat::kBf16);
+  EXPECT_EQ(*HeldFormatOf(config, "int4"), WeightFormat::kInt4);
+  config.stored_weights = WeightFormat::kInt8;
+  EXPECT_EQ(*HeldFormatOf(config, "auto"), WeightFormat::kInt8);
+  EXPECT_EQ(*HeldFormatOf(config, "int8"), WeightFormat::kInt8);
+  EXPECT_TRUE(absl::IsInvalidArgument(HeldFormatOf(config, "bf16").status()));
+}
+
 TEST(ParseModelConfig, TakesWeightsForBf16WithoutAWordOnThem) {
   const auto config = ParseModelConfig(Flat().dump());
   ASSERT_OK(config);
@@ -268,6 +290,12 @@ INSTANTIATE_TEST_SUITE_P(
         Set("CompressedTensors", "quantization_config",
             {{"quant_method", "compressed-tensors"}}, "\"compressed-tensors\"",
             kLater),
+        Set("CodesOfAnotherArithmetic", "quantization_config",
+            {{"quant_method", "phalanx"}, {"weights", "int8"}, {"version", 2}},
+            "quantization_config.version is 2; must be 1", kLater),
+        Set("CodesOfAnotherFormat", "quantization_config",
+            {{"quant_method", "phalanx"}, {"weights", "int3"}, {"version", 1}},
+            "quantization_config.weights is \"int3\"; must be \"int8\""),
         Set("SigmoidGate", "output_gate_type", "sigmoid",
             "output_gate_type is \"sigmoid\", which is not served yet; must be "
             "\"silu\" or \"swish\"",

@@ -16,7 +16,8 @@ std::string BytesOf(const PackedWeight& weight, int64_t first_row,
 }
 
 std::string BytesOf(const PackedWeight& weight) {
-  return BytesOf(weight, 0, weight.count * weight.rows);
+  return std::string(static_cast<const char*>(weight.storage.data()),
+                     static_cast<size_t>(weight.count * weight.matrix_bytes));
 }
 
 std::vector<std::string> PackedBytes(const Weights& weights) {

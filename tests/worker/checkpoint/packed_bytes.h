@@ -14,7 +14,7 @@
 
 namespace phalanx {
 
-// Of a weight in a FakeBackend: `rows` rows, or all of all its matrices.
+// Of a bf16 weight in a FakeBackend: `rows` rows; of any, all its matrices.
 std::string BytesOf(const PackedWeight& weight, int64_t first_row,
                     int64_t rows);
 std::string BytesOf(const PackedWeight& weight);

@@ -30,6 +30,18 @@ TEST(ParseTensorName, ReadsTheMultipliersOfAWeight) {
                 .scale = ScaleKind::kBlocks}));
 }
 
+TEST(ParseTensorName, ReadsTheScalesOfGroups) {
+  for (const char* name :
+       {"model.layers.3.mlp.experts.7.up_proj.scales", "lm_head.scales",
+        "model.layers.3.mlp.experts.gate_up_proj.scales",
+        "model.layers.0.self_attn.q_proj.scales"}) {
+    const auto id = ParseTensorName(name);
+    ASSERT_TRUE(id.has_value()) << name;
+    EXPECT_EQ(id->scale, ScaleKind::kGroups);
+    EXPECT_EQ(TensorName(*id, "model."), name);
+  }
+}
+
 TEST(ParseTensorName, TellsADenseMlpFromARouter) {
   EXPECT_EQ(ParseTensorName("model.layers.3.mlp.gate_proj.weight"),
             (TensorId{.role = TensorRole::kMlpGateProj, .layer = 3}));
