@@ -36,6 +36,9 @@ struct WeightView {
   int64_t tile_bytes = 0;  // From one tile of 32 outputs to the next.
   int64_t cols = 0;
   int slices = 1;
+  // From memory, not from a cache: tiles are read one after another, since two
+  // streams lose up to a fifth of the bandwidth where slices are short.
+  bool streamed = false;
 
   const std::byte* tile(int64_t index) const {
     return data + index * tile_bytes;
@@ -94,7 +97,6 @@ struct DotKernels {
   int wide_tiles = 1;
 };
 
-// Two streams read memory as fast as one; four lose a tenth (README.md).
 constexpr int WideTiles(int rows) { return rows <= 3 ? 2 : 1; }
 
 // With more rows than this a product has time to ask for memory ahead. With
