@@ -97,7 +97,7 @@ struct DotKernels {
   int wide_tiles = 1;
 };
 
-constexpr int WideTiles(int rows) { return rows <= 3 ? 2 : 1; }
+constexpr int WideTiles(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
 
 // With more rows than this a product has time to ask for memory ahead. With
 // fewer it waits for memory, which the processor prefetches better by itself.
