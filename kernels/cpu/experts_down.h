@@ -164,11 +164,12 @@ template <typename D>
 class DownTask {
  public:
   // Tiles [first_tile, first_tile + tiles); with the tokens they fit into
-  // kPlaneFloats. y are the tokens' rows, `outputs` wide.
+  // kPlaneFloats.
   DownTask(const DownRows<D>& rows, int slices, int64_t first_tile,
            int64_t tiles)
       : rows_(rows), slices_(slices), first_tile_(first_tile), tiles_(tiles) {}
 
+  // y [tokens, outputs] are the rows of the tokens.
   void Run(int64_t tokens, int64_t outputs, Tensor y) const {
     alignas(64) float planes[kPlaneFloats];
     const int64_t token_floats = tiles_ * kTileOutputs;
@@ -200,6 +201,7 @@ class DownTask {
                   int last, float* planes, int64_t plane_floats) const {
     const WeightView& w = block.w;
     const DotKernels& kernels = kDotKernels<D>[block.rows];
+    const int64_t wide_tiles = TilesAtATime(kernels, w);
     const int64_t ahead = block.next - w.data;
     float factors[kMaxBlockRows];
     int64_t row_at[kMaxBlockRows];
@@ -210,8 +212,8 @@ class DownTask {
     // With many rows one slice is long enough to ask for something meanwhile.
     const int step = block.rows > kStreamRows ? 1 : last - first;
     for (int64_t tile = 0; tile < tiles_;) {
-      const bool wide = tiles_ - tile >= kernels.wide_tiles;
-      const int64_t count = wide ? kernels.wide_tiles : 1;
+      const bool wide = wide_tiles > 1 && tiles_ - tile >= wide_tiles;
+      const int64_t count = wide ? wide_tiles : 1;
       float* to = planes + tile * kTileOutputs;
       for (int s = first; s < last; s += step, to += plane_floats) {
         if (tile + count == tiles_) {

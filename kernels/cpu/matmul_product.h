@@ -46,6 +46,10 @@ constexpr int64_t PartBegin(int64_t total, int64_t parts, int64_t index) {
   return total * index / parts;
 }
 
+// Weights from this size on, all their matrices together, are hardly found in a
+// cache when a step comes back to them.
+inline constexpr int64_t kStreamedBytes = int64_t{8} << 20;
+
 inline int64_t Tiles(const PackedWeight& w) {
   return TileCount(w.layout, w.rows);
 }
@@ -56,7 +60,13 @@ inline WeightView ViewOf(const PackedWeight& w, int64_t index, int slices) {
           .tile_bytes = w.matrix_bytes / Tiles(w),
           .cols = w.cols,
           .slices = slices,
-          .groups = GroupsOf(w.cols, slices)};
+          .groups = GroupsOf(w.cols, slices),
+          .streamed = w.storage.bytes() >= kStreamedBytes};
+}
+
+// How many tiles the kernels of a row count take at a time.
+inline int64_t TilesAtATime(const DotKernels& kernels, const WeightView& w) {
+  return w.streamed ? 1 : kernels.wide_tiles;
 }
 
 // Memory of the calling thread for the panel of an op, made before its tasks
@@ -106,11 +116,12 @@ void BlockTimesTiles(const std::byte* panel, int64_t rows, const WeightView& w,
                      int64_t first, int64_t last, int64_t ahead,
                      const Emit& emit) {
   const DotKernels& kernels = kDotKernels<D>[rows];
+  const int64_t wide_tiles = TilesAtATime(kernels, w);
   alignas(64) float planes[kContractionSlices * kMaxDotFloats];
 
   for (int64_t tile = first; tile < last;) {
-    const bool wide = last - tile >= kernels.wide_tiles;
-    const int64_t tiles = wide ? kernels.wide_tiles : 1;
+    const bool wide = wide_tiles > 1 && last - tile >= wide_tiles;
+    const int64_t tiles = wide ? wide_tiles : 1;
     const int64_t row_floats = tiles * kTileOutputs;
     for (int s = 0; s < w.slices; ++s) {
       (wide ? kernels.wide : kernels.one)(panel, w.tile(tile), w, s, ahead,

@@ -38,6 +38,9 @@ struct WeightView {
   int64_t cols = 0;
   int slices = 1;
   WeightGroups groups;  // Of the columns; int8 and int4 alone.
+  // From memory, not from a cache: tiles are read one after another, since two
+  // streams lose up to a fifth of the bandwidth where slices are short.
+  bool streamed = false;
 
   const std::byte* tile(int64_t index) const {
     return data + index * tile_bytes;
@@ -96,11 +99,12 @@ struct DotKernels {
   int wide_tiles = 1;
 };
 
-// Two streams read memory as fast as one; four lose a tenth (README.md). A
-// family says up to how many rows it needs them.
+// Tiles that few rows take at a time, so that enough chains are in flight; a
+// family says up to how many rows it needs that.
 template <typename D>
 constexpr int WideTiles(int rows) {
-  return rows <= D::kWideRows ? 2 : 1;
+  if (rows > D::kWideRows) return 1;
+  return rows == 1 ? 4 : 2;
 }
 
 // With more rows than this a product has time to ask for memory ahead. With
