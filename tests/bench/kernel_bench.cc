@@ -43,11 +43,12 @@ constexpr int kPeakTurns = 6;
 constexpr int kMaxRounds = 1000;
 
 constexpr const char* kHelp =
-    "Usage: kernel_bench [--threads N] [--rounds N] [--check]\n"
+    "Usage: kernel_bench [--format F] [--threads N] [--rounds N] [--check]\n"
     "\n"
-    "Measures the CPU kernels' bf16 matrix products against this machine's\n"
-    "read bandwidth and peak, with one thread and with N.\n"
+    "Measures the CPU kernels' matrix products against this machine's read\n"
+    "bandwidth and peak, with one thread and with N.\n"
     "\n"
+    "  --format F   of the weights: bf16 (the default), int8, int4\n"
     "  --threads N  threads of the second measurement (default: all CPUs)\n"
     "  --rounds N   medians of so many rounds (default: 5)\n"
     "  --check      exit 1 if a product misses its floor: 0.7 of the read\n"
@@ -55,6 +56,7 @@ constexpr const char* kHelp =
     "  --help       this text\n";
 
 struct Options {
+  WeightFormat format = WeightFormat::kBf16;
   int threads = static_cast<int>(std::thread::hardware_concurrency());
   int rounds = 5;
   bool check = false;
@@ -107,28 +109,37 @@ struct Tally {
 
 // What the rounds of one thread count gave.
 struct Rates {
-  std::vector<double> read, fma, bf16_dot, one_row, many_rows;
+  std::vector<double> read, fma, bf16_dot, int8_dot, one_row, many_rows;
   std::vector<double> read_ratio, peak_ratio;
 };
 
 // Weights that no cache holds, and products of them.
 class Bench {
  public:
-  explicit Bench(int threads) : pool_(PoolConfig(threads)) {
+  Bench(int threads, WeightFormat format)
+      : format_(format), pool_(PoolConfig(threads)) {
     CpuBackendConfig config;
     config.threads = threads;
     auto backend = CreateCpuBackend(config);
     if (!backend.ok()) Fail(backend.status());
     backend_ = *std::move(backend);
-    count_ =
-        (BankBytes() + kOutputs * kColumns * 2 - 1) / (kOutputs * kColumns * 2);
-    const std::vector<uint16_t> host = RandomBf16(kOutputs * kColumns);
+    const WeightShape shape = {
+        .rows = kOutputs, .cols = kColumns, .format = format};
+    count_ = (BankBytes() + shape.share_bytes() - 1) / shape.share_bytes();
+    std::vector<char> packed;
     for (int64_t i = 0; i < count_; ++i) {
-      auto w = backend_->AllocateWeight({.rows = kOutputs, .cols = kColumns},
-                                        MemoryComponent::kActivations, "bank");
+      auto w = backend_->AllocateWeight(shape, MemoryComponent::kActivations,
+                                        "bank");
       if (!w.ok()) Fail(w.status());
       bank_.push_back(*std::move(w));
-      backend_->PackWeight(host.data(), 0, bank_.back());
+      if (i == 0) {
+        backend_->PackWeight(RandomBf16(kOutputs * kColumns).data(), 0,
+                             bank_[0]);
+        packed.resize(static_cast<size_t>(bank_[0].matrix_bytes));
+        backend_->ReadPacked(bank_[0], 0, packed.data());
+      } else {
+        backend_->StorePacked(packed.data(), 0, bank_[i]);
+      }
     }
     x_ = RandomBf16(kManyRows * kColumns);
     y_.resize(kManyRows * kOutputs);
@@ -137,7 +148,7 @@ class Bench {
   const Backend& backend() const { return *backend_; }
 
   void Round(Rates& rates) {
-    Tally read, one_row, fma, bf16_dot, many_rows;
+    Tally read, one_row, fma, bf16_dot, int8_dot, many_rows;
     // The product follows half a bank behind, on memory long out of the cache.
     for (int64_t i = 0; i + kTurnMatrices <= count_; i += kTurnMatrices) {
       const double bytes =
@@ -149,6 +160,7 @@ class Bench {
     for (int i = 0; i < kPeakTurns; ++i) {
       fma.AddPeak(pool_, FmaFlops);
       bf16_dot.AddPeak(pool_, Bf16DotFlops);
+      int8_dot.AddPeak(pool_, Int8DotOps);
       // As long as a peak, so that both are interrupted equally often.
       const int64_t products = pool_.threads();
       many_rows.Add(2.0 * kManyRows * kOutputs * kColumns * products,
@@ -158,10 +170,14 @@ class Bench {
     rates.one_row.push_back(one_row.rate());
     rates.fma.push_back(fma.rate());
     rates.bf16_dot.push_back(bf16_dot.rate());
+    rates.int8_dot.push_back(int8_dot.rate());
     rates.many_rows.push_back(many_rows.rate());
     rates.read_ratio.push_back(one_row.rate() / read.rate());
+    const double floats = std::max(fma.rate(), bf16_dot.rate());
     rates.peak_ratio.push_back(many_rows.rate() /
-                               std::max(fma.rate(), bf16_dot.rate()));
+                               (format_ == WeightFormat::kBf16
+                                    ? floats
+                                    : std::max(floats, int8_dot.rate())));
   }
 
  private:
@@ -196,6 +212,7 @@ class Bench {
       backend_->ops().MatMul(x, bank_[(first + i) % count_], y);
   }
 
+  const WeightFormat format_;
   ThreadPool pool_;
   std::unique_ptr<Backend> backend_;
   int64_t count_ = 0;
@@ -213,23 +230,25 @@ bool Report(int threads, const Rates& rates) {
       "  read bandwidth         %8.1f GB/s\n"
       "  peak f32 fma           %8.1f GFLOP/s\n"
       "  peak bf16 dot          %8.1f GFLOP/s\n"
+      "  peak int8 dot          %8.1f Gop/s\n"
       "  product, 1 row         %8.1f GB/s      %.2f of the bandwidth (>= "
       "%.1f)\n"
-      "  product, %ld rows      %8.1f GFLOP/s   %.2f of the peak (>= %.1f)\n",
+      "  product, %ld rows      %8.1f Gop/s     %.2f of the peak (>= %.1f)\n",
       threads, threads == 1 ? "" : "s", Median(rates.read) / 1e9,
       Median(rates.fma) / 1e9, Median(rates.bf16_dot) / 1e9,
-      Median(rates.one_row) / 1e9, read_ratio, kMinReadRatio,
-      static_cast<long>(kManyRows), Median(rates.many_rows) / 1e9, peak_ratio,
-      kMinPeakRatio);
+      Median(rates.int8_dot) / 1e9, Median(rates.one_row) / 1e9, read_ratio,
+      kMinReadRatio, static_cast<long>(kManyRows),
+      Median(rates.many_rows) / 1e9, peak_ratio, kMinPeakRatio);
   return read_ratio >= kMinReadRatio && peak_ratio >= kMinPeakRatio;
 }
 
 bool Measure(const Options& options, int threads) {
-  Bench bench(threads);
+  Bench bench(threads, options.format);
   Rates rates;
   for (int i = 0; i < options.rounds; ++i) bench.Round(rates);
-  std::printf("%s, %s: ", bench.backend().instruction_set().c_str(),
-              bench.backend().kernel_family().c_str());
+  std::printf("%s, %s, %s: ", bench.backend().instruction_set().c_str(),
+              bench.backend().kernel_family().c_str(),
+              WeightFormatName(options.format));
   return Report(threads, rates);
 }
 
@@ -244,6 +263,17 @@ int ParseCount(const char* flag, const char* text, int limit) {
   return static_cast<int>(value);
 }
 
+WeightFormat ParseFormat(const char* text) {
+  for (int i = 0; text != nullptr && i < kWeightFormats; ++i) {
+    const auto format = static_cast<WeightFormat>(i);
+    if (std::strcmp(text, WeightFormatName(format)) == 0) return format;
+  }
+  std::fprintf(stderr,
+               "kernel_bench: --format is \"%s\"; must be bf16, int8 or int4\n",
+               text == nullptr ? "" : text);
+  std::exit(2);
+}
+
 Options ParseOptions(int argc, char** argv) {
   Options options;
   options.threads = std::max(1, options.threads);
@@ -255,6 +285,9 @@ Options ParseOptions(int argc, char** argv) {
       std::exit(0);
     } else if (flag == "--check") {
       options.check = true;
+    } else if (flag == "--format") {
+      options.format = ParseFormat(value);
+      ++i;
     } else if (flag == "--threads") {
       options.threads = ParseCount("--threads", value, kMaxCpuThreads);
       ++i;

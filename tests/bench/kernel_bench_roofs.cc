@@ -89,6 +89,17 @@ __attribute__((target("avx512f,avx512bf16"))) double Bf16DotFlopsAvx512() {
   return 4.0 * 16 * kChains * kSteps;
 }
 
+// Assembly, since GCC 12 copies accumulators of the intrinsic.
+__attribute__((target("avx512f"))) double Int8DotOpsAvx512() {
+  __m512i sums[kChains] = {};
+  const __m512i x = _mm512_set1_epi8(1);
+  for (__m512i& sum : sums) asm volatile("" : "+v"(sum));
+  for (int64_t i = 0; i < kSteps; ++i)
+    for (__m512i& sum : sums) asm("vpdpbusd %1, %1, %0" : "+v"(sum) : "v"(x));
+  for (const __m512i& sum : sums) asm volatile("" : : "v"(sum));
+  return 2.0 * 64 * kChains * kSteps;
+}
+
 }  // namespace
 
 void ReadMemory(const char* data, int64_t bytes) {
@@ -99,6 +110,8 @@ void ReadMemory(const char* data, int64_t bytes) {
 double FmaFlops() {
   return Cpu().avx512 ? FmaFlopsAvx512() : FmaFlopsPortable();
 }
+
+double Int8DotOps() { return Cpu().avx512_vnni ? Int8DotOpsAvx512() : 0.0; }
 
 double Bf16DotFlops() { return Cpu().avx512_bf16 ? Bf16DotFlopsAvx512() : 0.0; }
 

@@ -18,6 +18,9 @@ double FmaFlops();
 // The same with the bf16 dot product; 0 at once where there is none.
 double Bf16DotFlops();
 
+// The same with whole numbers, the dot product of bytes.
+double Int8DotOps();
+
 }  // namespace phalanx
 
 #endif  // PHALANX_TESTS_BENCH_KERNEL_BENCH_ROOFS_H_
