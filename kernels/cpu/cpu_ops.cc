@@ -22,8 +22,8 @@ KernelTable CpuTable(Isa isa, KernelFamily family, bool vnni) {
   CHECK((family == KernelFamily::kFma && !vnni) || isa == Isa::kAvx512);
   if (isa == Isa::kPortable) return portable::Table();
   if (isa == Isa::kAvx2) return avx2::Table();
-  KernelTable table = family == KernelFamily::kFma ? avx512::Table()
-                                                   : avx512::Bf16DotTable();
+  KernelTable table =
+      family == KernelFamily::kFma ? avx512::Table() : avx512::Bf16DotTable();
   if (vnni) avx512::UseVnni(table);
   return table;
 }

@@ -98,8 +98,8 @@ void ReferenceOps::ExpertsDown(Tensor hidden, const PackedWeight& w,
           const int64_t expert =
               routing.place(routing.expert.row<int32_t>(t)[j]);
           CHECK(expert >= 0 && expert < w.count);
-          sum += routing.weight.row<float>(t)[j] *
-                 routed[j].Slice(expert, o, s);
+          sum +=
+              routing.weight.row<float>(t)[j] * routed[j].Slice(expert, o, s);
         }
         sum += gate * shared.Slice(0, o, s);
         planes[s] = static_cast<float>(sum);

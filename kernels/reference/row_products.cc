@@ -46,8 +46,8 @@ float RowProducts::QuantisedSlice(const uint8_t* codes, const uint16_t* scales,
     const int64_t group_end = std::min(k + groups_.cols, end);
     int32_t d = 0;
     for (; k < group_end; ++k) d += (codes[k] - zero) * codes_[k];
-    sum = std::fma(static_cast<float>(d) * scales_[g], Bf16ToF32(scales[g]),
-                   sum);
+    sum =
+        std::fma(static_cast<float>(d) * scales_[g], Bf16ToF32(scales[g]), sum);
   }
   return sum;
 }

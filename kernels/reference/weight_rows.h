@@ -38,8 +38,8 @@ inline uint16_t* ScalesRow(const PackedWeight& w, int64_t matrix, int64_t row) {
 }
 
 inline uint8_t* CodesRow(const PackedWeight& w, int64_t matrix, int64_t row) {
-  return reinterpret_cast<uint8_t*>(RowsMatrix(w, matrix)) +
-         RowsScaleBytes(w) + row * w.cols;
+  return reinterpret_cast<uint8_t*>(RowsMatrix(w, matrix)) + RowsScaleBytes(w) +
+         row * w.cols;
 }
 
 }  // namespace phalanx

@@ -29,7 +29,8 @@ constexpr int64_t kReadBytes = int64_t{128} << 20;
 constexpr int kMaxRounds = 1000;
 
 constexpr const char* kHelp =
-    "Usage: products_bench [--threads N] [--rounds N] [--family F] [--only S]\n"
+    "Usage: products_bench [--threads N] [--rounds N] [--family F]\n"
+    "                      [--format F] [--only S]\n"
     "\n"
     "Measures every matrix product of a 35B-A3B layer, and the head, against\n"
     "this machine's read bandwidth and peak, with one thread and with N. "
@@ -39,6 +40,7 @@ constexpr const char* kHelp =
     "  --threads N  threads of the second measurement (default: all CPUs)\n"
     "  --rounds N   medians of so many rounds (default: 5)\n"
     "  --family F   fma or bf16dot (default: what the processor is given)\n"
+    "  --format F   of the weights: bf16 (the default), int8, int4\n"
     "  --only S     products whose name contains S\n"
     "  --help       this text\n";
 
@@ -47,6 +49,7 @@ struct Options {
       std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   int rounds = 5;
   std::optional<KernelFamily> family;
+  WeightFormat format = WeightFormat::kBf16;
   std::string only;
 };
 
@@ -82,10 +85,11 @@ ThreadPoolConfig PoolConfig(int threads) {
 // What this machine can do with some threads.
 class Limits {
  public:
-  Limits(int threads, bool bf16_dot, const PackedWeight& memory)
+  Limits(int threads, const RoofLoops& loops, double (*flops)(),
+         const PackedWeight& memory)
       : pool_(PoolConfig(threads)),
-        loops_(CpuRoofLoops()),
-        flops_(bf16_dot ? loops_.bf16_dot : loops_.f32_fma),
+        loops_(loops),
+        flops_(flops),
         memory_(memory) {}
 
   // Bytes a second, from weights that were read long ago.
@@ -178,7 +182,15 @@ class Measurement {
 void Measure(const Options& options, int threads, const ProductBank& bank) {
   const std::unique_ptr<Backend> backend = MakeBackend(options, threads);
   const std::string family = backend->kernel_family();
-  Limits limits(threads, family.rfind("bf16dot", 0) == 0, bank.largest());
+  const bool bf16_dot = family.rfind("bf16dot", 0) == 0;
+  const bool vnni =
+      options.format != WeightFormat::kBf16 && DetectCpu().avx512_vnni;
+  const RoofLoops loops = CpuRoofLoops();
+  Limits limits(threads, loops,
+                vnni       ? loops.int8_dot
+                : bf16_dot ? loops.bf16_dot
+                           : loops.f32_fma,
+                bank.largest());
   std::vector<Measurement> all;
   for (const ProductCase& product : bank.cases()) {
     if (product.name.find(options.only) != std::string::npos)
@@ -191,12 +203,12 @@ void Measure(const Options& options, int threads, const ProductBank& bank) {
     for (Measurement& one : all) one.Round(limits);
   }
   std::printf(
-      "%s, %s, %d thread%s: reads %.1f GB/s, peak %.1f GFLOP/s\n"
+      "%s, %s, %s, %d thread%s: reads %.1f GB/s, peak %.1f GFLOP/s\n"
       "  %-20s tokens      time          read, of all       "
       "operations, of all   of the roof\n",
-      backend->instruction_set().c_str(), family.c_str(), threads,
-      threads == 1 ? "" : "s", Median(read) / 1e9, Median(peak) / 1e9,
-      "product");
+      backend->instruction_set().c_str(), family.c_str(),
+      WeightFormatName(options.format), threads, threads == 1 ? "" : "s",
+      Median(read) / 1e9, Median(peak) / 1e9, "product");
   for (const Measurement& one : all) one.Report();
 }
 
@@ -219,6 +231,14 @@ KernelFamily ParseFamily(const std::string& text) {
   Refuse("--family is \"" + text + "\"; must be fma or bf16dot");
 }
 
+WeightFormat ParseFormat(const std::string& text) {
+  for (int i = 0; i < kWeightFormats; ++i) {
+    const auto format = static_cast<WeightFormat>(i);
+    if (text == WeightFormatName(format)) return format;
+  }
+  Refuse("--format is \"" + text + "\"; must be bf16, int8 or int4");
+}
+
 Options ParseOptions(int argc, char** argv) {
   Options options;
   for (int i = 1; i < argc; ++i) {
@@ -235,6 +255,8 @@ Options ParseOptions(int argc, char** argv) {
       options.rounds = ParseCount(flag, value, kMaxRounds);
     else if (flag == "--family")
       options.family = ParseFamily(value);
+    else if (flag == "--format")
+      options.format = ParseFormat(value);
     else if (flag == "--only")
       options.only = value;
     else
@@ -250,7 +272,7 @@ int Main(int argc, char** argv) {
               cpu.name.c_str(), cpu.vendor.c_str(), cpu.family, cpu.model,
               options.rounds);
   const std::unique_ptr<Backend> owner = MakeBackend(options, 1);
-  const ProductBank bank(*owner);
+  const ProductBank bank(*owner, options.format);
   Measure(options, 1, bank);
   if (options.threads > 1) Measure(options, options.threads, bank);
   return 0;

@@ -90,8 +90,9 @@ struct ProductBank::Routes {
   }
 };
 
-ProductBank::ProductBank(Backend& backend)
+ProductBank::ProductBank(Backend& backend, WeightFormat format)
     : backend_(backend),
+      format_(format),
       random_(RandomBf16(kMixerOutputs * kHidden)),
       out_(std::max(kMaxTokens * kMixerOutputs, kMaxHeadTokens * kVocabulary)) {
   dense_ = Weights(6, {.rows = kMixerOutputs, .cols = kHidden});
@@ -136,13 +137,17 @@ ProductBank::ProductBank(Backend& backend)
                    kContractionSlices / 2);
 }
 
-PackedWeight ProductBank::Weight(const WeightShape& shape) {
+PackedWeight ProductBank::Weight(WeightShape shape) {
+  shape.format = format_;
   PackedWeight w = ValueOrExit(backend_.AllocateWeight(
       shape, MemoryComponent::kActivations, "weights of the bench"));
   const int64_t rows = static_cast<int64_t>(random_.size()) / shape.cols;
   if (shape.rows <= rows) {
-    for (int64_t i = 0; i < shape.count; ++i)
-      backend_.PackWeight(random_.data(), i, w);
+    backend_.PackWeight(random_.data(), 0, w);
+    std::vector<char> packed(static_cast<size_t>(w.matrix_bytes));
+    backend_.ReadPacked(w, 0, packed.data());
+    for (int64_t i = 1; i < shape.count; ++i)
+      backend_.StorePacked(packed.data(), i, w);
   } else {
     std::vector<uint16_t> host(shape.rows * shape.cols);
     for (size_t i = 0; i < host.size(); ++i)
@@ -168,7 +173,7 @@ void ProductBank::AddMatMul(const std::string& name,
   const Tensor x = MakeTensor(random_.data(), DType::kBf16, tokens, first.cols);
   const Tensor y = MakeTensor(out_.data(), DType::kF32, tokens, first.rows);
   cases_.push_back(
-      {name, tokens, 2 * elements, 2 * elements * static_cast<double>(tokens),
+      {name, tokens, Bytes(first), 2 * elements * static_cast<double>(tokens),
        [&weights, slices, x, y](Ops& ops, int64_t turn) {
          const PackedWeight& w =
              weights[turn % static_cast<int64_t>(weights.size())];
@@ -195,13 +200,13 @@ void ProductBank::AddExpertsGateUp(int64_t tokens) {
   const Tensor x = MakeTensor(random_.data(), DType::kBf16, tokens, kHidden);
   const Tensor hidden =
       MakeTensor(out_.data(), DType::kBf16, tokens * kPerToken, kWidth);
-  cases_.push_back({"experts gate_up", tokens, Touched(routes) * elements * 2,
-                    2 * elements * static_cast<double>(tokens * kPerToken),
-                    [this, routes, x, hidden](Ops& ops, int64_t turn) {
-                      ops.ExpertsGateUp(x, experts_gate_up_,
-                                        (*routes)[turn % kRoutings].View(),
-                                        hidden);
-                    }});
+  cases_.push_back(
+      {"experts gate_up", tokens, Touched(routes) * Bytes(experts_gate_up_),
+       2 * elements * static_cast<double>(tokens * kPerToken),
+       [this, routes, x, hidden](Ops& ops, int64_t turn) {
+         ops.ExpertsGateUp(x, experts_gate_up_,
+                           (*routes)[turn % kRoutings].View(), hidden);
+       }});
 }
 
 void ProductBank::AddExpertsDown(const std::string& name, int64_t tokens,
@@ -217,7 +222,7 @@ void ProductBank::AddExpertsDown(const std::string& name, int64_t tokens,
   const Tensor gate = MakeTensor(in, DType::kBf16, tokens, 1);
   const Tensor y = MakeTensor(out_.data(), DType::kF32, tokens, kHidden);
   cases_.push_back(
-      {name, tokens, (Touched(routes) + 1) * elements * 2,
+      {name, tokens, (Touched(routes) + 1) * Bytes(down),
        2 * elements * static_cast<double>(tokens * (kPerToken + 1)),
        [=, &down, &shared](Ops& ops, int64_t turn) {
          ops.ExpertsDown(hidden, down, (*routes)[turn % kRoutings].View(),

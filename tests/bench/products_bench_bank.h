@@ -26,23 +26,24 @@ struct ProductCase {
 };
 
 // The products of a 35B-A3B layer and its head, with weights that no cache
-// holds (3.6 GB). Weights belong to `backend`, which must outlive the bank;
-// another backend of the same family may run the cases. One thread at a time.
+// holds (3.6 GB of bf16). Weights belong to `backend`, which must outlive the
+// bank; another backend of the same family may run the cases. One thread at a
+// time.
 class ProductBank {
  public:
-  explicit ProductBank(Backend& backend);
+  ProductBank(Backend& backend, WeightFormat format);
   ProductBank(const ProductBank&) = delete;
   ProductBank& operator=(const ProductBank&) = delete;
 
   const std::vector<ProductCase>& cases() const { return cases_; }
-  // Weights to measure the read bandwidth on: 1 GiB.
+  // Weights to measure the read bandwidth on: 1 GiB of bf16.
   const PackedWeight& largest() const { return experts_gate_up_; }
 
  private:
   struct Routes;
   using RouteList = std::shared_ptr<std::vector<Routes>>;
 
-  PackedWeight Weight(const WeightShape& shape);
+  PackedWeight Weight(WeightShape shape);
   std::vector<PackedWeight> Weights(int64_t count, const WeightShape& shape);
   void AddMatMul(const std::string& name,
                  const std::vector<PackedWeight>& weights, int64_t tokens,
@@ -53,8 +54,13 @@ class ProductBank {
                       int slices);
   static RouteList RoutesOf(int64_t tokens);
   static double Touched(const RouteList& routes);
+  // Of one matrix, as a product must read it.
+  static double Bytes(const PackedWeight& w) {
+    return static_cast<double>(w.share_bytes()) / static_cast<double>(w.count);
+  }
 
   Backend& backend_;
+  const WeightFormat format_;
   std::vector<uint16_t> random_;  // Rows of x and of weights.
   std::vector<float> out_;
   std::vector<PackedWeight> dense_, mixed_, router_, small_, head_;

@@ -176,31 +176,30 @@ OpProgram ExpertsDown(DownSizes sizes) {
 
 std::vector<OpProgram> ProductPrograms() {
   std::vector<OpProgram> programs = {MatMul(2, 1, true),
-          MatMul(2048, 96, true),
-          MatMul(2048, 96, false),
-          MatMul(66, 33, false),
-          MatMul(66, 33, true),
-          MatMul(62, 130, false),
-          GateUp(256, 64),
-          GateUp(66, 17),
-          GateUp(2, 1),
-          MatMulSliced(1024, 80, 8),
-          MatMulSliced(48, 33, 8),
-          MatMulSliced(16, 5, 4),
-          MatMulSliced(36, 70, 2),
-          MatMulSliced(62, 31, 1),
-          Route(256, 8, true),
-          Route(12, 3, false),
-          Route(5, 5, true),
-          Route(1, 1, true),
-          ExpertsGateUp(16, 4, 128, 32),
-          ExpertsGateUp(12, 3, 80, 49),
-          ExpertsDown({16, 4, 64, 64, 96, 8}),
-          ExpertsDown({12, 3, 96, 48, 80, 2}),
-          ExpertsDown({8, 2, 64, 32, 33, 4}),
-          ExpertsDown({4, 1, 6, 2, 17, 1})};
-  for (const WeightFormat format :
-       {WeightFormat::kInt8, WeightFormat::kInt4}) {
+                                     MatMul(2048, 96, true),
+                                     MatMul(2048, 96, false),
+                                     MatMul(66, 33, false),
+                                     MatMul(66, 33, true),
+                                     MatMul(62, 130, false),
+                                     GateUp(256, 64),
+                                     GateUp(66, 17),
+                                     GateUp(2, 1),
+                                     MatMulSliced(1024, 80, 8),
+                                     MatMulSliced(48, 33, 8),
+                                     MatMulSliced(16, 5, 4),
+                                     MatMulSliced(36, 70, 2),
+                                     MatMulSliced(62, 31, 1),
+                                     Route(256, 8, true),
+                                     Route(12, 3, false),
+                                     Route(5, 5, true),
+                                     Route(1, 1, true),
+                                     ExpertsGateUp(16, 4, 128, 32),
+                                     ExpertsGateUp(12, 3, 80, 49),
+                                     ExpertsDown({16, 4, 64, 64, 96, 8}),
+                                     ExpertsDown({12, 3, 96, 48, 80, 2}),
+                                     ExpertsDown({8, 2, 64, 32, 33, 4}),
+                                     ExpertsDown({4, 1, 6, 2, 17, 1})};
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
     const OpProgram quantised[] = {
         MatMul(2048, 96, true, format), MatMul(66, 33, false, format),
         MatMul(260, 70, true, format), GateUp(66, 17, format),
@@ -208,8 +207,7 @@ std::vector<OpProgram> ProductPrograms() {
         MatMulSliced(48, 33, 8, format), MatMulSliced(520, 40, 2, format),
         ExpertsGateUp(12, 3, 80, 49, format),
         ExpertsDown({12, 3, 96, 48, 80, 8, format})};
-    programs.insert(programs.end(), std::begin(quantised),
-                    std::end(quantised));
+    programs.insert(programs.end(), std::begin(quantised), std::end(quantised));
   }
   return programs;
 }

@@ -47,9 +47,9 @@ class QuantisedContract : public OpsContract {
     const Floats values = Noise(1, kRows * kCols);
     const PackedWeight& want =
         rig_.Weight(1, kRows, kCols, values, layout, format, kSlices);
-    auto got = rig_.backend().AllocateWeight(
-        static_cast<const WeightShape&>(want), MemoryComponent::kAttention,
-        "a weight");
+    auto got =
+        rig_.backend().AllocateWeight(static_cast<const WeightShape&>(want),
+                                      MemoryComponent::kAttention, "a weight");
     ASSERT_OK(got);
     std::vector<uint16_t> rows, scales(kRows * kSlices);
     for (float value : values) rows.push_back(F32ToBf16(value));
@@ -70,15 +70,14 @@ using QuantisedContractDeathTest = QuantisedContract;
 
 TEST_P(QuantisedContract, Int8MatMulOfWholeNumbersIsExact) {
   // The largest magnitudes are 127, so all scales are 1.
-  const PackedWeight& w =
-      Weight(2, 6, {127, 1, 2, 3, 4, 5, -127, 6, 5, 4, 3, 2},
-             WeightFormat::kInt8);
+  const PackedWeight& w = Weight(
+      2, 6, {127, 1, 2, 3, 4, 5, -127, 6, 5, 4, 3, 2}, WeightFormat::kInt8);
 
-  EXPECT_THAT(MatMul(w, {127, -1, 1, 0, 2, 7, 1, 2, 3, 4, 5, -127}),
-              ElementsAre(127 * 127 - 1 + 2 + 8 + 35,
-                          -127 * 127 - 6 + 5 + 6 + 14,
-                          127 + 2 + 6 + 12 + 20 - 5 * 127,
-                          -127 + 12 + 15 + 16 + 15 - 2 * 127));
+  EXPECT_THAT(
+      MatMul(w, {127, -1, 1, 0, 2, 7, 1, 2, 3, 4, 5, -127}),
+      ElementsAre(127 * 127 - 1 + 2 + 8 + 35, -127 * 127 - 6 + 5 + 6 + 14,
+                  127 + 2 + 6 + 12 + 20 - 5 * 127,
+                  -127 + 12 + 15 + 16 + 15 - 2 * 127));
 }
 
 TEST_P(QuantisedContract, Int4MatMulOfWholeNumbersIsExact) {
@@ -104,12 +103,10 @@ TEST_P(QuantisedContract, Int8MatMulScalesEachGroupByItself) {
 }
 
 TEST_P(QuantisedContract, Int8AndInt4GiveNanWhereARowIsNotFinite) {
-  for (const WeightFormat format :
-       {WeightFormat::kInt8, WeightFormat::kInt4}) {
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
     for (float value : {kNan, std::numeric_limits<float>::infinity()}) {
-      const Floats y =
-          MatMul(Weight(2, 4, {1, 1, 1, 1, 0, 0, 0, 0}, format),
-                 {1, 1, 1, 1, 1, value, 1, 1, 2, 2, 2, 2});
+      const Floats y = MatMul(Weight(2, 4, {1, 1, 1, 1, 0, 0, 0, 0}, format),
+                              {1, 1, 1, 1, 1, value, 1, 1, 2, 2, 2, 2});
 
       EXPECT_FALSE(std::isnan(y[0]) || std::isnan(y[1])) << value;
       EXPECT_TRUE(std::isnan(y[2]) && std::isnan(y[3])) << value;
@@ -119,8 +116,7 @@ TEST_P(QuantisedContract, Int8AndInt4GiveNanWhereARowIsNotFinite) {
 }
 
 TEST_P(QuantisedContract, Int8AndInt4GiveNanWhereAWeightIsNotFinite) {
-  for (const WeightFormat format :
-       {WeightFormat::kInt8, WeightFormat::kInt4}) {
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
     const Floats y =
         MatMul(Weight(2, 4, {1, 1, 1, 1, 1, kNan, 1, 1}, format), {1, 2, 3, 4});
 
@@ -140,13 +136,12 @@ TEST_P(QuantisedContract, PackCodesOfInt4GivesTheBytesOfPackWeight) {
 }
 
 TEST_P(QuantisedContract, StoresInt8AndInt4ThatWereReadFromAnotherWeight) {
-  for (const WeightFormat format :
-       {WeightFormat::kInt8, WeightFormat::kInt4}) {
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
     const Floats x = Noise(2, 20);
     const PackedWeight& from = Weight(3, 20, Noise(3, 60), format);
-    auto to = rig_.backend().AllocateWeight(
-        static_cast<const WeightShape&>(from), MemoryComponent::kExpertSlots,
-        "a slot");
+    auto to =
+        rig_.backend().AllocateWeight(static_cast<const WeightShape&>(from),
+                                      MemoryComponent::kExpertSlots, "a slot");
     ASSERT_OK(to);
 
     rig_.backend().StorePacked(Packed(from, 0).data(), 0, *to);
@@ -158,8 +153,7 @@ TEST_P(QuantisedContract, StoresInt8AndInt4ThatWereReadFromAnotherWeight) {
 TEST_P(QuantisedContract, AllocatesInt8AndInt4InLessMemoryThanBf16) {
   const WeightShape shape = {.count = 2, .rows = 64, .cols = 256};
   int64_t last = 64 * 256 * 2;
-  for (const WeightFormat format :
-       {WeightFormat::kInt8, WeightFormat::kInt4}) {
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
     WeightShape quantised = shape;
     quantised.format = format;
 

@@ -231,8 +231,7 @@ TEST_P(SlicedProducts, OfExpertsDownAreTheSameOnOneRankAndAddedOverMany) {
 }
 
 TEST_P(SlicedProducts, OfInt8AndInt4AreTheSameOnOneRankAndAddedOverMany) {
-  for (const WeightFormat format :
-       {WeightFormat::kInt8, WeightFormat::kInt4}) {
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
     const Floats matmul = MatMulSliced(0, 1, format);
     const Floats experts = ExpertsDown(0, 1, format);
     for (int ranks : {2, 4, 8}) {

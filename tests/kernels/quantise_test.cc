@@ -47,8 +47,7 @@ struct Quantised {
 double SquaredError(const Floats& row, const Quantised& quantised) {
   double sum = 0;
   for (size_t i = 0; i < row.size(); ++i) {
-    const double error =
-        row[i] - quantised.scales[0] * quantised.whole()[i];
+    const double error = row[i] - quantised.scales[0] * quantised.whole()[i];
     sum += error * error;
   }
   return sum;
@@ -94,8 +93,7 @@ TEST(QuantiseWeightRow, OfInt4TakesTheScaleOfTheLeastSquaredError) {
         RoundToBf16(peak / -(7.5f + 0.5f * static_cast<float>(i)));
     double other = 0;
     for (float x : row) {
-      const double code =
-          std::clamp(std::nearbyint(x / scale), -8.0f, 7.0f);
+      const double code = std::clamp(std::nearbyint(x / scale), -8.0f, 7.0f);
       other += (x - scale * code) * (x - scale * code);
     }
     EXPECT_LE(SquaredError(row, q), other * (1 + 1e-5)) << scale;
@@ -104,9 +102,9 @@ TEST(QuantiseWeightRow, OfInt4TakesTheScaleOfTheLeastSquaredError) {
 
 TEST(QuantiseWeightRow, GivesEachGroupAScaleOfItsOwn) {
   Floats row(2 * 200, 0);
-  row[0] = 127;             // Slice 0: columns 0 .. 127, 128 .. 199.
+  row[0] = 127;  // Slice 0: columns 0 .. 127, 128 .. 199.
   row[128] = 254;
-  row[200 + 127] = 63.5f;   // Slice 1.
+  row[200 + 127] = 63.5f;  // Slice 1.
   row[399] = -508;
 
   const Quantised q(row, 2, WeightFormat::kInt8);
@@ -132,10 +130,9 @@ TEST(QuantiseWeightRow, OfZerosAndOfDustHasScaleZero) {
 }
 
 TEST(QuantiseWeightRow, OfWhatIsNotFiniteHasScaleNan) {
-  for (const WeightFormat format :
-       {WeightFormat::kInt8, WeightFormat::kInt4}) {
-    for (float x : {kInfinity, -kInfinity,
-                    std::numeric_limits<float>::quiet_NaN()}) {
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
+    for (float x :
+         {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
       const Quantised q({1, x, 2}, 1, format);
       EXPECT_TRUE(std::isnan(q.scales[0])) << x;
       EXPECT_THAT(q.whole(), Each(0)) << x;

@@ -78,8 +78,7 @@ TEST_P(QuantTest, PacksAndMultipliesToTheBitsOfThePortableKernels) {
   auto portable = Make(kPortableFma, false, 1);
   auto backend = Make(GetParam().cpu, GetParam().vnni, 2);
 
-  for (const WeightFormat format :
-       {WeightFormat::kInt8, WeightFormat::kInt4}) {
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
     for (const int slices : {1, 8}) {
       const Outputs want(*portable, inputs, format, slices, kTokens);
       const Outputs got(*backend, inputs, format, slices, kTokens);
@@ -94,8 +93,7 @@ TEST_P(QuantTest, ARowsResultDoesNotDependOnTheNumberOfRows) {
   const Inputs inputs;
   auto backend = Make(GetParam().cpu, GetParam().vnni, 1);
 
-  for (const WeightFormat format :
-       {WeightFormat::kInt8, WeightFormat::kInt4}) {
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
     const Outputs all(*backend, inputs, format, 8, kTokens);
     for (int64_t tokens = 1; tokens < kTokens; ++tokens) {
       const Outputs some(*backend, inputs, format, 8, tokens);
@@ -127,11 +125,10 @@ TEST_P(QuantTest, ExtremeCodesDoNotSaturate) {
   EXPECT_EQ(y[1], -128 * 127 * 127);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Kinds, QuantTest, testing::ValuesIn(kKinds),
-    [](const testing::TestParamInfo<QuantKind>& info) {
-      return std::string(info.param.name);
-    });
+INSTANTIATE_TEST_SUITE_P(Kinds, QuantTest, testing::ValuesIn(kKinds),
+                         [](const testing::TestParamInfo<QuantKind>& info) {
+                           return std::string(info.param.name);
+                         });
 
 TEST(QuantBackendTest, RefusesVnniOnASetWithoutIt) {
   CpuBackendConfig config;
