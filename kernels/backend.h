@@ -34,7 +34,8 @@ class Backend {
   // "fma-1", "bf16dot-1".
   virtual std::string kernel_family() const = 0;
 
-  // What the hardware runs, for GetStatus and logs: "avx512", "portable".
+  // What the hardware runs, for GetStatus and logs: "avx512", "avx2",
+  // "portable".
   virtual std::string instruction_set() const = 0;
   virtual int threads() const = 0;
 

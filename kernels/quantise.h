@@ -27,14 +27,19 @@ constexpr int ZeroPoint(WeightFormat format) {
 }
 
 // One row of a weight: bf16 [cols] -> codes [cols], a byte each in int4 too,
-// and bf16 scales [GroupsOf(cols, slices).count]. A group of zeros has scale 0
-// and codes of the zero point. What is not finite gets scale NaN, so every
-// output that it touches is NaN, as in bf16.
+// and bf16 scales [GroupsOf(cols, slices).count]. With m the largest magnitude,
+// of an element p, and code = zero + round to nearest even(x / scale):
+//   int8: scale = m / 127, codes cut to 1 .. 255
+//   int4: the scale of the least squared error among p / -(7.5 + i / 2),
+//         i = 0 .. 7 (so it may be negative), codes cut to 0 .. 15
+// A group whose m is below 2^-100 has scale 0 and codes of the zero point. What
+// is not finite gets scale NaN, so every output that it touches is NaN, as in
+// bf16.
 void QuantiseWeightRow(const uint16_t* row, int64_t cols, int slices,
                        WeightFormat format, uint8_t* codes, uint16_t* scales);
 
-// One group of activations: x [count] f32 -> codes [count] in -127 .. 127.
-// Returns the scale: x ~ scale * code.
+// One group of activations, at most kMaxGroupCols: x [count] f32 -> codes
+// [count] in -127 .. 127. Returns the scale: x ~ scale * code.
 //   m = max |x|;  code = round to nearest even(x * (127 / m));  scale = m / 127
 // m below 2^-100 counts as zero: scale 0, codes 0. Where an x is not finite the
 // scale is NaN.

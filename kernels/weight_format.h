@@ -11,13 +11,15 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 namespace phalanx {
 
 enum class WeightFormat : uint8_t {
   kBf16,
   kInt8,  // Codes 1 .. 255, zero point 128.
-  kInt4,  // Codes 1 .. 15, zero point 8.
+  kInt4,  // Codes 0 .. 15, zero point 8.
 };
 inline constexpr int kWeightFormats = 3;
 
@@ -27,6 +29,13 @@ inline constexpr std::array<const char*, kWeightFormats> kWeightFormatNames = {
 
 constexpr const char* WeightFormatName(WeightFormat format) {
   return kWeightFormatNames[static_cast<size_t>(format)];
+}
+
+// Nothing where none is called so.
+constexpr std::optional<WeightFormat> WeightFormatOf(std::string_view name) {
+  for (size_t i = 0; i < kWeightFormatNames.size(); ++i)
+    if (name == kWeightFormatNames[i]) return static_cast<WeightFormat>(i);
+  return std::nullopt;
 }
 
 inline constexpr int64_t kMaxGroupCols = 128;

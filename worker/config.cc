@@ -79,6 +79,11 @@ void AddComputeFlags(CLI::App& app, WorkerConfig& config) {
                  "are equal on all")
       ->check(CLI::IsMember({"auto", "fma"}))
       ->capture_default_str();
+  app.add_option("--weights", config.weights,
+                 "What large matrices are held in; int8 and int4 are made from "
+                 "the model's as it loads")
+      ->check(CLI::IsMember({"bf16", "int8", "int4"}))
+      ->capture_default_str();
   app.add_option("--threads", config.threads,
                  "Threads of this rank; 0: the CPUs allowed / tp-size")
       ->check(CLI::Range(0, 1024))

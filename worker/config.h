@@ -25,6 +25,7 @@ struct WorkerConfig {
   int64_t memory_budget = 0;  // Bytes; 0: an equal part of what is free.
   std::string device = "cpu";
   std::string numerics = "auto";  // auto, fma.
+  std::string weights = "bf16";   // kWeightFormatNames.
   int64_t max_running = 16;
   int64_t max_waiting = 256;
   int64_t max_model_len = 0;  // 0: what the model allows.

@@ -23,11 +23,13 @@ absl::StatusOr<std::unique_ptr<LoadedRank>> LoadedRank::Create(
                            {.dir = request.pack_cache,
                             .model_digest = request.model_digest,
                             .threads = request.threads,
+                            .format = request.format,
                             .on_progress = request.on_pack_progress}));
   }
   ASSIGN_OR_RETURN(rank->weights_,
                    LoadWeights(request.checkpoint, config, plan.local, backend,
                                {.routed_experts = !offload,
+                                .format = request.format,
                                 .run = {.threads = request.threads,
                                         .on_progress = request.on_progress,
                                         .stop = request.stop}}));
@@ -48,13 +50,15 @@ absl::Status LoadedRank::CacheExperts(LoadRequest request,
                                       const ModelConfig& config,
                                       const RankPlan& plan, Backend& backend) {
   if (bank_ == nullptr) {
-    ASSIGN_OR_RETURN(bank_, MappedBank::Create(std::move(request.checkpoint),
-                                               config, plan.local, backend));
+    ASSIGN_OR_RETURN(bank_,
+                     MappedBank::Create(std::move(request.checkpoint), config,
+                                        plan.local, backend, request.format));
   }
   ASSIGN_OR_RETURN(std::unique_ptr<ExpertCache> cache,
                    ExpertCache::Create(backend, config, plan.local, *bank_,
                                        {.slots = plan.memory.expert_slots,
-                                        .fetch_threads = request.threads},
+                                        .fetch_threads = request.threads,
+                                        .format = request.format},
                                        request.observer));
   cache_ = cache.get();
   experts_ = std::move(cache);

@@ -25,6 +25,7 @@ namespace phalanx {
 struct LoadRequest {
   Checkpoint checkpoint;
   std::string model_digest;
+  WeightFormat format = WeightFormat::kBf16;
   std::string pack_cache;  // Folder of packed banks; empty: none is made.
   int threads = 1;         // That load, and later fetch experts.
   // Told how a packed bank is made, where this rank makes it, and after that

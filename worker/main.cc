@@ -64,6 +64,7 @@ struct Prepared {
   std::unique_ptr<Backend> backend;
   RankPlan plan;
   RankIdentity identity;
+  WeightFormat format = WeightFormat::kBf16;
   int64_t program_bytes = 0;  // Of files in memory before the checkpoint's.
 };
 
@@ -71,11 +72,11 @@ struct Prepared {
 absl::StatusOr<RankPlan> Plan(const WorkerConfig& flags,
                               const ModelConfig& config,
                               const Checkpoint& checkpoint,
-                              const Backend& backend) {
+                              const Backend& backend, WeightFormat format) {
   RankResources resources;
   resources.activations = backend.activation_dtype();
-  // FP8 becomes bf16 at load.
-  resources.weights = {.format = WeightFormat::kBf16,
+  // FP8 becomes bf16 at load, or what that is quantised to.
+  resources.weights = {.format = HeldAs(format),
                        .gdn = GdnVectorBytesOf(checkpoint)};
   resources.communicator_bytes = HostCollectives::BytesPerRank(flags.tp_size);
   resources.default_budget_bytes = DefaultMemoryBudgetBytes(flags.tp_size);
@@ -110,19 +111,22 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateBackend(
 absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
   Prepared p;
   p.program_bytes = ReadProcessMemory().file;
+  p.format = WeightFormatOf(flags.weights).value();  // Checked as a flag.
   ASSIGN_OR_RETURN(p.config, LoadModelConfig(flags.model_dir));
   ASSIGN_OR_RETURN(p.generation, LoadGenerationConfig(flags.model_dir));
   ASSIGN_OR_RETURN(p.checkpoint, Checkpoint::Open(flags.model_dir));
   p.cpus = ShareCpus(AllowedCpus(), flags.rank, flags.tp_size, flags.threads);
   ASSIGN_OR_RETURN(p.backend, CreateBackend(flags, p.cpus));
-  ASSIGN_OR_RETURN(p.plan, Plan(flags, p.config, *p.checkpoint, *p.backend));
+  ASSIGN_OR_RETURN(p.plan,
+                   Plan(flags, p.config, *p.checkpoint, *p.backend, p.format));
   const std::string digest = ModelDigest(*p.checkpoint);
   p.identity = {.rank = flags.rank,
                 .tp_size = flags.tp_size,
                 .version = kVersion,
                 .address = flags.listen,
                 .model_digest = digest,
-                .numerics_id = absl::StrCat(digest.substr(0, 16), "/bf16/",
+                .numerics_id = absl::StrCat(digest.substr(0, 16), "/",
+                                            WeightFormatName(p.format), "/",
                                             p.backend->kernel_family()),
                 .slice_plan = SlicePlan(p.plan),
                 .pid = getpid(),
@@ -137,6 +141,7 @@ absl::StatusOr<BenchRank> PrepareBenchRank(const WorkerConfig& flags) {
   return BenchRank{.config = std::move(p.config),
                    .checkpoint = std::move(p.checkpoint),
                    .model_digest = std::move(p.identity.model_digest),
+                   .format = p.format,
                    .cpus = std::move(p.cpus),
                    .backend = std::move(p.backend),
                    .plan = std::move(p.plan)};
@@ -207,7 +212,7 @@ v1::WorkerStatus Facts(const Prepared& p, const WorkerConfig& flags) {
   facts.set_max_running(p.plan.limits.max_running);
   facts.set_threads(p.cpus.threads);
   facts.set_instruction_set(p.backend->instruction_set());
-  *facts.mutable_model() = ModelFactsOf(p.config, p.generation);
+  *facts.mutable_model() = ModelFactsOf(p.config, p.generation, p.format);
   return facts;
 }
 
@@ -277,6 +282,7 @@ absl::StatusOr<std::unique_ptr<LoadedRank>> Load(
   LoadRequest request = {
       .checkpoint = *std::move(p.checkpoint),
       .model_digest = p.identity.model_digest,
+      .format = p.format,
       .pack_cache = flags.pack_cache,
       .threads = p.cpus.threads,
       .on_pack_progress =
@@ -302,6 +308,18 @@ absl::StatusOr<std::unique_ptr<LoadedRank>> Load(
     around.metrics.experts().SetSource([cache] { return cache->counters(); });
   }
   return rank;
+}
+
+// What the cache of experts did for its tokens, once it is all over.
+void TellExperts(const LoadedRank& rank) {
+  if (rank.expert_cache() == nullptr) return;
+  const ExpertCacheCounters experts = rank.expert_cache()->counters();
+  LogInfo("experts", "cache",
+          {{"slots", experts.slots},
+           {"hit_ratio", experts.hit_ratio()},
+           {"tokens", experts.tokens},
+           {"fetched_bytes", experts.fetched_bytes},
+           {"fetched_bytes_per_token", experts.fetched_bytes_per_token()}});
 }
 
 // What signals reach.
@@ -387,6 +405,7 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
   signalled.stopper.Forget();
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
   metrics.Stop();  // They read what goes now.
+  TellExperts(*rank);
   return status;
 }
 
@@ -433,6 +452,7 @@ absl::Status RunFollower(Prepared& p, const WorkerConfig& flags,
   signalled.stopper.Forget();
   server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
   metrics.Stop();  // They read what goes now.
+  TellExperts(*rank);
   return status;
 }
 

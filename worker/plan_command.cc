@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/byte_size.h"
 #include "common/flag_list.h"
@@ -34,6 +36,8 @@ struct PlanFlags {
   double memory_ratio = 0.9;
   int64_t max_running = 4;
   std::string weights = "bf16";
+  int64_t expert_slots = 0;
+  double read_gbps = 0;
   bool json = false;
 };
 
@@ -71,8 +75,17 @@ void AddPlanFlags(CLI::App& app, PlanFlags& flags) {
                  "Sequences computed at once")
       ->capture_default_str();
   app.add_option("--weights", flags.weights, "What large matrices are held in")
-      ->check(CLI::IsMember({"bf16", "fp8"}))
+      ->check(CLI::IsMember({"bf16", "int8", "int4", "fp8"}))
       ->capture_default_str();
+  app.add_option("--expert-slots", flags.expert_slots,
+                 "Experts that a card holds at once in offload, at least those "
+                 "of a layer; 0: choose")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
+      ->capture_default_str();
+  app.add_option("--read-gbps", flags.read_gbps,
+                 "GB/s that the host reads experts with in offload, from its "
+                 "disk or its memory: predicts tokens/s")
+      ->check(CLI::Range(0.001, 1e6));
   app.add_flag("--json", flags.json, "A list of objects, for programs");
 }
 
@@ -91,7 +104,9 @@ absl::StatusOr<Question> MakeQuestion(const PlanFlags& flags) {
   request.max_running = flags.max_running;
   request.bank =
       flags.bank == "full" ? OffloadBank::kFull : OffloadBank::kSharded;
-  if (flags.weights == "fp8") request.weights.format = WeightFormat::kFp8;
+  request.expert_slots = flags.expert_slots;
+  const std::optional<WeightFormat> held = WeightFormatOf(flags.weights);
+  request.weights.format = held ? HeldAs(*held) : HeldFormat::kFp8;
   if (flags.model_dir.empty()) {
     ASSIGN_OR_RETURN(question.config, PresetConfig(flags.preset));
     return question;
@@ -132,8 +147,9 @@ absl::Status RunPlan(const PlanFlags& flags, bool& all_fit) {
       }
     }
   }
-  const std::string text =
-      flags.json ? PlanJson(plans) : PlanTable(plans, request);
+  const std::string text = flags.json
+                               ? PlanJson(plans, flags.read_gbps)
+                               : PlanTable(plans, request, flags.read_gbps);
   std::fputs(text.c_str(), stdout);
   return absl::OkStatus();
 }
@@ -169,14 +185,14 @@ std::string Aligned(const std::vector<Cells>& rows) {
 }
 
 std::string Assumptions(const MemoryPlan& plan, const PlanRequest& request) {
-  std::string text = absl::StrCat(
-      "\nPer card, of ", FormatByteSize(request.device_bytes), " x ",
-      request.memory_ratio, ". ", plan.state_slots,
-      " state slots: ", request.max_running,
-      " live, of running sequences, and ",
-      plan.state_slots - request.max_running,
-      " of snapshots in the prefix cache. Weights are ",
-      request.weights.format == WeightFormat::kFp8 ? "fp8" : "bf16", ".\n");
+  std::string text =
+      absl::StrCat("\nPer card, of ", FormatByteSize(request.device_bytes),
+                   " x ", request.memory_ratio, ". ", plan.state_slots,
+                   " state slots: ", request.max_running,
+                   " live, of running sequences, and ",
+                   plan.state_slots - request.max_running,
+                   " of snapshots in the prefix cache. Weights are ",
+                   HeldFormatName(request.weights.format), ".\n");
   if (request.communicator_bytes > 0)
     absl::StrAppend(&text, "Above TP 1 the communicator takes ",
                     FormatByteSize(request.communicator_bytes),
@@ -188,10 +204,31 @@ std::string Assumptions(const MemoryPlan& plan, const PlanRequest& request) {
   return text;
 }
 
+// What reading alone allows; 0 where nothing is read, or nobody knows how fast.
+double TokensPerSecond(const MemoryPlan& plan, double read_gbps) {
+  if (plan.read_bytes_per_token == 0) return 0;
+  return read_gbps * 1e9 / static_cast<double>(plan.read_bytes_per_token);
+}
+
+// What decoding one stream costs in fetches.
+std::string Fetches(const MemoryPlan& plan, double read_gbps) {
+  std::string text = absl::StrCat("TP ", plan.tp_size, ", ", plan.expert_slots,
+                                  " slots: at uniform routing a token fetches ",
+                                  FormatByteSize(plan.fetched_bytes_per_token),
+                                  " into each card");
+  if (plan.tp_size > 1)
+    absl::StrAppend(&text, ", ", FormatByteSize(plan.read_bytes_per_token),
+                    " from the bank");
+  if (const double rate = TokensPerSecond(plan, read_gbps); rate > 0)
+    absl::StrAppendFormat(&text, ": at most %.2f tokens/s at %g GB/s", rate,
+                          read_gbps);
+  return text + ".\n";
+}
+
 }  // namespace
 
 std::string PlanTable(std::span<const MemoryPlan> plans,
-                      const PlanRequest& request) {
+                      const PlanRequest& request, double read_gbps) {
   if (plans.empty()) return "";
   std::vector<Cells> rows = {{"TP", "mode", "experts", "KV cache", "non-expert",
                               "expert slots", "states", "KV tokens",
@@ -209,10 +246,12 @@ std::string PlanTable(std::span<const MemoryPlan> plans,
                         : "sharded: slots hold the card's slice.\n");
     break;
   }
+  for (const MemoryPlan& plan : plans)
+    if (plan.moe_mode == MoeMode::kOffload) text += Fetches(plan, read_gbps);
   return text;
 }
 
-std::string PlanJson(std::span<const MemoryPlan> plans) {
+std::string PlanJson(std::span<const MemoryPlan> plans, double read_gbps) {
   auto list = nlohmann::ordered_json::array();
   for (const MemoryPlan& plan : plans) {
     nlohmann::ordered_json object;
@@ -225,6 +264,13 @@ std::string PlanJson(std::span<const MemoryPlan> plans) {
     object["expert_slots_bytes"] = plan.expert_slots_bytes;
     object["kv_tokens"] = plan.kv_tokens;
     object["state_slots"] = plan.state_slots;
+    if (plan.moe_mode == MoeMode::kOffload) {
+      object["expert_slots"] = plan.expert_slots;
+      object["fetched_bytes_per_token"] = plan.fetched_bytes_per_token;
+      object["read_bytes_per_token"] = plan.read_bytes_per_token;
+      if (const double rate = TokensPerSecond(plan, read_gbps); rate > 0)
+        object["tokens_per_second"] = rate;
+    }
     list.push_back(std::move(object));
   }
   return list.dump(2) + "\n";

@@ -12,13 +12,15 @@
 
 namespace phalanx {
 
-// One line a plan, for a person, and below it what was assumed of them.
+// One line a plan, for a person, and below it what was assumed of them. What
+// offload fetches for a token is given as tokens/s, too, where `read_gbps`,
+// 1e9 bytes a second that the host reads experts with, is known: above 0.
 std::string PlanTable(std::span<const MemoryPlan> plans,
-                      const PlanRequest& request);
+                      const PlanRequest& request, double read_gbps = 0);
 
 // One JSON array: an object a plan, with the plan's fields under their names
-// from tp_size to state_slots.
-std::string PlanJson(std::span<const MemoryPlan> plans);
+// from tp_size to state_slots, and in offload those about fetches.
+std::string PlanJson(std::span<const MemoryPlan> plans, double read_gbps = 0);
 
 // argv[0] is "plan". Prints a plan for each TP size in each mode; those that do
 // not fit are told on stderr instead. The exit code: 0; 1 if something did not

@@ -17,10 +17,10 @@
 #include "gateway/cli/check.h"
 #include "gateway/cli/completion.h"
 #include "gateway/cli/generate.h"
-#include "gateway/cli/plan.h"
 #include "gateway/cli/serve.h"
 #include "gateway/cli/status.h"
 #include "gateway/cli/tokenize.h"
+#include "gateway/cli/worker_verb.h"
 
 namespace phalanx {
 namespace {
@@ -64,12 +64,14 @@ void AddVerbs(CLI::App& app, Options& options) {
       add("check",
           "Look whether a service works, or a model's files are right"),
       options.check);
-  AddBenchFlags(add("bench", "Measure a service under load"), options.bench);
+  AddBenchFlags(
+      add("bench", "Measure a service under load, kernels, or a model"),
+      options.bench);
   AddTokenizeFlags(add("tokenize",
                        "Show the tokens of a text, without a "
                        "service"),
                    options.tokenize);
-  add(kPlanVerb, "Show what each card of a group would hold");
+  add("plan", "Show what each card of a group would hold");
   AddCompletionFlags(add("completion",
                          "Print a script that completes all this "
                          "in bash or zsh"),
@@ -104,8 +106,8 @@ bool RefuseVerb(const CLI::App& app, const std::string& word) {
 
 int Main(int argc, char** argv) {
   // Its flags are those of another program.
-  if (argc > 1 && std::string(argv[1]) == kPlanVerb)
-    return RunPlan(argc - 1, argv + 1);
+  if (const WorkerVerb* verb = FindWorkerVerb(argc, argv))
+    return RunWorkerVerb(*verb, argc, argv);
   // Debian's Abseil aborts on a lock inversion seen once, gRPC's own included.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   CLI::App app("phalanx: serve a model on this machine, and talk to it.",
@@ -122,6 +124,7 @@ int Main(int argc, char** argv) {
       "  phalanx status                  how the ranks are\n"
       "  phalanx check                   whether all of it works\n"
       "  phalanx bench serve             how fast it is under load\n"
+      "  phalanx bench model --help      how fast a model is, without gateway\n"
       "  phalanx plan --help             what a card would hold\n"
       "  phalanx completion --help       all this on Tab\n"
       "`phalanx VERB --help` has the flags of a verb.\n"

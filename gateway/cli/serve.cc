@@ -94,6 +94,8 @@ std::vector<std::string> WorkerArgs(const ServeOptions& options,
                                    options.device,
                                    "--numerics",
                                    options.numerics,
+                                   "--weights",
+                                   options.weights,
                                    "--max-running",
                                    absl::StrCat(options.max_running),
                                    "--max-model-len",
@@ -354,6 +356,11 @@ void AddServeFlags(CLI::App& verb, ServeOptions& o) {
   AddMemoryFlags(verb, o);
   verb.add_option("--device", o.device, "What computes")
       ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  verb.add_option("--weights", o.weights,
+                  "What large matrices are held in; int8 and int4 are made "
+                  "from the model's as it loads")
+      ->check(CLI::IsMember({"bf16", "int8", "int4"}))
       ->capture_default_str();
   verb.add_option("--numerics", o.numerics,
                   "auto: the fastest exact kernels of this processor; fma: "

@@ -19,6 +19,7 @@ struct ServeOptions {
   int64_t memory_budget = 0;  // Of each rank, bytes.
   std::string device = "cpu";
   std::string numerics = "auto";
+  std::string weights = "bf16";
   std::string address = "127.0.0.1:0";
   std::string admin_address = "127.0.0.1:0";
   std::string metrics_listen = "127.0.0.1:0";

@@ -74,12 +74,12 @@ void FreeZeroed(void* data, int64_t padded) {
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const ThreadPoolConfig& pool, Isa isa, KernelFamily family,
-             int64_t memory_limit_bytes)
+             bool vnni, int64_t memory_limit_bytes)
       : isa_(isa),
         family_(family),
         memory_limit_bytes_(memory_limit_bytes),
         pool_(pool),
-        table_(CpuTable(isa, family)),
+        table_(CpuTable(isa, family, vnni)),
         ops_(pool_, table_) {}
 
   ~CpuBackend() override { CHECK(held_.load() == 0); }
@@ -120,6 +120,7 @@ class CpuBackend final : public Backend {
   void PackCodes(const uint8_t* codes, const uint16_t* scales, int64_t index,
                  PackedWeight& weight) override {
     CheckPackCodes(codes, scales, index, weight);
+    table_.of(weight.format).pack_codes(codes, scales, index, weight);
   }
   std::string packed_layout() const override { return "tiles32-1"; }
   void StorePacked(const void* packed, int64_t index,
@@ -156,7 +157,7 @@ class CpuBackend final : public Backend {
   std::atomic<int64_t> held_{0};
   std::array<std::atomic<int64_t>, kMemoryComponents> by_component_{};
   ThreadPool pool_;
-  const KernelTable& table_;
+  const KernelTable table_;
   CpuOps ops_;
 };
 
@@ -192,7 +193,6 @@ absl::StatusOr<PackedWeight> CpuBackend::AllocateWeight(
     const WeightShape& shape, MemoryComponent component,
     absl::string_view what) {
   CheckWeightShape(shape);
-  RETURN_IF_ERROR(CheckBf16Only(shape, what));
   RETURN_IF_ERROR(CheckWeightLimits(shape, kMaxWeightCols, FreeBytes(), what));
   PackedWeight w{shape, {}, 0};
   w.matrix_bytes = table_.of(shape.format).matrix_bytes(shape);
@@ -248,12 +248,18 @@ absl::StatusOr<std::unique_ptr<Backend>> CreateCpuBackend(
                      " needs AVX512_BF16; the processor is ", cpu.name,
                      ", the instruction set ", IsaName(isa)));
   }
+  const bool vnni = config.vnni.value_or(SupportsVnni(cpu, isa));
+  if (vnni && !SupportsVnni(cpu, isa)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("vnni needs AVX512_VNNI; the processor is ", cpu.name,
+                     ", the instruction set ", IsaName(isa)));
+  }
   ThreadPoolConfig pool;
   pool.threads = config.threads;
   pool.cpus = config.cpus;
   pool.spin = config.spin;
   try {
-    return std::make_unique<CpuBackend>(pool, isa, family,
+    return std::make_unique<CpuBackend>(pool, isa, family, vnni,
                                         config.memory_limit_bytes);
   } catch (const std::system_error& error) {
     return absl::ResourceExhaustedError(absl::StrCat(

@@ -21,6 +21,8 @@ struct CpuBackendConfig {
   std::optional<Isa> isa;
   // Unset: by processor model; fma forces the universal bits.
   std::optional<KernelFamily> family;
+  // Unset: where the processor has AVX512_VNNI and isa is kAvx512.
+  std::optional<bool> vnni;
 
   int64_t memory_limit_bytes = 0;  // Of all Buffers together; 0: none.
 };

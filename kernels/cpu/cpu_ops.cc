@@ -9,16 +9,23 @@ namespace phalanx {
 namespace portable {
 const KernelTable& Table();
 }
+namespace avx2 {
+const KernelTable& Table();
+}
 namespace avx512 {
 const KernelTable& Table();
 const KernelTable& Bf16DotTable();
+void UseVnni(KernelTable& table);
 }  // namespace avx512
 
-const KernelTable& CpuTable(Isa isa, KernelFamily family) {
-  CHECK(family == KernelFamily::kFma || isa == Isa::kAvx512);
+KernelTable CpuTable(Isa isa, KernelFamily family, bool vnni) {
+  CHECK((family == KernelFamily::kFma && !vnni) || isa == Isa::kAvx512);
   if (isa == Isa::kPortable) return portable::Table();
-  return family == KernelFamily::kFma ? avx512::Table()
-                                      : avx512::Bf16DotTable();
+  if (isa == Isa::kAvx2) return avx2::Table();
+  KernelTable table = family == KernelFamily::kFma ? avx512::Table()
+                                                   : avx512::Bf16DotTable();
+  if (vnni) avx512::UseVnni(table);
+  return table;
 }
 
 void CpuOps::Embed(Tensor ids, Tensor table, int64_t first_id, Tensor y) {

@@ -9,8 +9,9 @@
 namespace phalanx {
 
 // The kernels of an instruction set that the processor has, and of a family
-// that it Supports.
-const KernelTable& CpuTable(Isa isa, KernelFamily family);
+// that it Supports. `vnni`, for kAvx512 alone: int8 and int4 by AVX512_VNNI,
+// with the same bits.
+KernelTable CpuTable(Isa isa, KernelFamily family, bool vnni);
 
 // Ops on one processor: checks shapes, then calls the table's kernel on the
 // pool. Made by the CPU backend, lives as long as it; one thread at a time.

@@ -1,5 +1,6 @@
 #include "kernels/cpu/experts.h"
 
+#include "kernels/cpu/experts_down.h"
 #include "kernels/cpu/kernels.h"
 
 namespace phalanx::PHALANX_ISA {

@@ -12,7 +12,8 @@ namespace phalanx {
 namespace {
 
 // Ascending, so that the last one a processor has is the best.
-constexpr std::array<Isa, 2> kAllSets = {Isa::kPortable, Isa::kAvx512};
+constexpr std::array<Isa, 3> kAllSets = {Isa::kPortable, Isa::kAvx2,
+                                         Isa::kAvx512};
 
 struct Registers {
   uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -60,6 +61,8 @@ bool Has(const CpuFeatures& cpu, Isa isa) {
   switch (isa) {
     case Isa::kPortable:
       return true;
+    case Isa::kAvx2:
+      return cpu.avx2;
     case Isa::kAvx512:
       return cpu.avx512;
   }
@@ -72,6 +75,8 @@ const char* IsaName(Isa isa) {
   switch (isa) {
     case Isa::kPortable:
       return "portable";
+    case Isa::kAvx2:
+      return "avx2";
     case Isa::kAvx512:
       return "avx512";
   }
@@ -101,8 +106,8 @@ CpuFeatures DetectCpu() {
 
   constexpr int kFma = 12;
   constexpr int kAvx2 = 5, kF = 16, kDq = 17, kBw = 30, kVl = 31;
-  constexpr int kBf16 = 5;
   constexpr int kVnni = 11;
+  constexpr int kBf16 = 5;
   const Registers more = Cpuid(7);
   const uint32_t saved = SavedRegisters();
   cpu.avx2 = (saved & kSseAvx) == kSseAvx && Bit(basic.ecx, kFma) &&
@@ -110,8 +115,8 @@ CpuFeatures DetectCpu() {
   cpu.avx512 = cpu.avx2 && (saved & kSseAvxAvx512) == kSseAvxAvx512 &&
                Bit(more.ebx, kF) && Bit(more.ebx, kDq) && Bit(more.ebx, kBw) &&
                Bit(more.ebx, kVl);
-  cpu.avx512_bf16 = cpu.avx512 && Bit(Cpuid(7, 1).eax, kBf16);
   cpu.avx512_vnni = cpu.avx512 && Bit(more.ecx, kVnni);
+  cpu.avx512_bf16 = cpu.avx512 && Bit(Cpuid(7, 1).eax, kBf16);
   return cpu;
 }
 
@@ -130,7 +135,7 @@ absl::StatusOr<Isa> ChooseIsa(const CpuFeatures& cpu, const char* forced) {
   }
   if (any) return best;
   return absl::InvalidArgumentError(absl::StrCat(
-      "PHALANX_ISA is \"", forced, "\"; must be avx512 or portable"));
+      "PHALANX_ISA is \"", forced, "\"; must be avx512, avx2 or portable"));
 }
 
 KernelFamily ChooseKernelFamily(const CpuFeatures& cpu, Isa isa) {
@@ -142,6 +147,7 @@ KernelFamily ChooseKernelFamily(const CpuFeatures& cpu, Isa isa) {
 }
 
 bool Supports(const CpuFeatures& cpu, Isa isa, KernelFamily family) {
+  if (!Has(cpu, isa)) return false;
   switch (family) {
     case KernelFamily::kFma:
       return true;
@@ -149,6 +155,10 @@ bool Supports(const CpuFeatures& cpu, Isa isa, KernelFamily family) {
       return isa == Isa::kAvx512 && cpu.avx512_bf16;
   }
   return false;
+}
+
+bool SupportsVnni(const CpuFeatures& cpu, Isa isa) {
+  return isa == Isa::kAvx512 && cpu.avx512_vnni;
 }
 
 }  // namespace phalanx

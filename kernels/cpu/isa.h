@@ -12,9 +12,10 @@
 namespace phalanx {
 
 // Instruction sets with kernels of their own, each a superset of those before
-// it. AVX2 is to come between the two.
+// it.
 enum class Isa : uint8_t {
   kPortable,  // What every x86-64 processor has.
+  kAvx2,      // AVX2 and FMA.
   kAvx512,    // AVX-512 F, BW, DQ and VL, and FMA.
 };
 
@@ -24,7 +25,7 @@ enum class KernelFamily : uint8_t {
   kBf16Dot,  // vdpbf16ps: needs kAvx512 and the processor's AVX512_BF16.
 };
 
-// "portable", "avx512": as PHALANX_ISA and GetStatus spell it.
+// "portable", "avx2", "avx512": as PHALANX_ISA and GetStatus spell it.
 const char* IsaName(Isa isa);
 
 // "fma-1", "bf16dot-1": the family and the version of its kernels. Equal names
@@ -37,7 +38,7 @@ struct CpuFeatures {
   std::string name;    // The brand string; empty where there is none.
   int family = 0;
   int model = 0;
-  bool avx2 = false;    // With FMA, registers saved too.
+  bool avx2 = false;    // All that Isa::kAvx2 wants, registers saved too.
   bool avx512 = false;  // All that Isa::kAvx512 wants, registers saved too.
   bool avx512_bf16 = false;
   bool avx512_vnni = false;
@@ -57,8 +58,12 @@ absl::StatusOr<Isa> ChooseIsa(const CpuFeatures& cpu, const char* forced);
 // Rapids.)
 KernelFamily ChooseKernelFamily(const CpuFeatures& cpu, Isa isa);
 
-// Whether `family` can run at all.
+// Whether the processor has the set, and the set the family.
 bool Supports(const CpuFeatures& cpu, Isa isa, KernelFamily family);
+
+// Whether int8 and int4 may use vpdpbusd. No family: whole numbers are exact,
+// so the bits are those of any other instruction.
+bool SupportsVnni(const CpuFeatures& cpu, Isa isa);
 
 }  // namespace phalanx
 

@@ -8,17 +8,18 @@ namespace phalanx::PHALANX_ISA {
 const KernelTable& Table();
 
 const KernelTable& Table() {
-  static constexpr KernelTable kTable = {
+  static const KernelTable kTable = {
       .products = {{
           {.matrix_bytes = MatrixBytes,
            .pack_weight = PackWeight,
+           .pack_codes = nullptr,
            .mat_mul = MatMul,
            .gate_up = GateUp,
            .mat_mul_sliced = MatMulSliced,
            .experts_gate_up = ExpertsGateUp,
            .experts_down = ExpertsDown},
-          {},
-          {},
+          kInt8Products,
+          kInt4Products,
       }},
       .route = Route,
       .rms_norm = RmsNorm,

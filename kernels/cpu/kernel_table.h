@@ -17,11 +17,15 @@ namespace phalanx {
 
 class ThreadPool;
 
-// Products of weights in one format: matmul.cc, experts.cc, pack.cc.
+// Products of weights in one format: matmul.cc, experts.cc, pack.cc; quant.cc,
+// quant_vnni.cc, quant_pack.cc.
 struct ProductKernels {
   // The bytes of one matrix, padding included.
   int64_t (*matrix_bytes)(const WeightShape& shape);
   void (*pack_weight)(const uint16_t* host, int64_t index, PackedWeight& w);
+  // Null for bf16.
+  void (*pack_codes)(const uint8_t* codes, const uint16_t* scales,
+                     int64_t index, PackedWeight& w);
   void (*mat_mul)(ThreadPool&, Tensor x, const PackedWeight& w, Tensor y);
   void (*gate_up)(ThreadPool&, Tensor x, const PackedWeight& w, Tensor y);
   void (*mat_mul_sliced)(ThreadPool&, Tensor x, const PackedWeight& w,
@@ -35,7 +39,7 @@ struct ProductKernels {
 };
 
 struct KernelTable {
-  // By WeightFormat. One that this set lacks has null pointers.
+  // By WeightFormat.
   std::array<ProductKernels, kWeightFormats> products;
 
   const ProductKernels& of(WeightFormat format) const {

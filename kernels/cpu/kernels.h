@@ -28,6 +28,14 @@ void ExpertsDown(ThreadPool&, Tensor hidden, const PackedWeight& w,
                  const PackedWeight& shared_w, Tensor shared_gate, int slices,
                  Tensor y);
 
+// quant.cc, quant_pack.cc
+extern const ProductKernels kInt8Products;
+extern const ProductKernels kInt4Products;
+int64_t QuantMatrixBytes(const WeightShape& shape);
+void QuantPackWeight(const uint16_t* host, int64_t index, PackedWeight& w);
+void QuantPackCodes(const uint8_t* codes, const uint16_t* scales, int64_t index,
+                    PackedWeight& w);
+
 // route.cc
 void Route(ThreadPool&, Tensor logits, bool renormalise, Routing routing);
 

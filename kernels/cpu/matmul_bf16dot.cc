@@ -1,6 +1,7 @@
 // Kernel family bf16dot: compiled for AVX-512 with BF16 alone.
 
 #include "kernels/cpu/experts.h"
+#include "kernels/cpu/experts_down.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/matmul.h"
 

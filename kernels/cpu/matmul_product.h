@@ -3,12 +3,13 @@
 
 // Products of many rows by a packed weight, on top of matmul_tile.h: what is
 // shared by MatMul, MatMulSliced, GateUp and the experts. D is a kernel family
-// (FmaDot, Bf16Dot).
+// (FmaDot, Bf16Dot, IntDot).
 
 #include <cstdint>
 
 #include "common/check.h"
 #include "kernels/cpu/matmul_tile.h"
+#include "kernels/cpu/scratch.h"
 #include "kernels/cpu/thread_pool.h"
 #include "kernels/packed_weight.h"
 #include "kernels/sequences.h"
@@ -16,16 +17,25 @@
 
 namespace phalanx::PHALANX_ISA {
 
-// Scratch lives on the stack of the thread that computes: a panel of rows, and
-// for the down products the planes. Half a MiB each, so that both stay in a
-// second-level cache.
-inline constexpr int64_t kPanelBytes = int64_t{512} * 1024;
+// Rows whose panel stays in a second-level cache, half of which may belong to
+// another thread of the core.
+inline constexpr int64_t kPanelBytes = int64_t{256} * 1024;
 
-// Below this many multiply-adds a task is not worth handing to a thread.
-inline constexpr int64_t kMinTaskWork = 32 * 1024;
+// The panel of a whole product, made before its tasks run. More rows than it
+// holds are a second product.
+inline constexpr int64_t kMaxPanelBytes = int64_t{8} << 20;
 
-// Tasks a thread, so that a late thread holds up the others only a little.
-inline constexpr int64_t kTasksPerThread = 4;
+// A task is as long as reading so many bytes of weights, or as so many
+// multiply-adds: some 10 us.
+inline constexpr int64_t kTaskBytes = 128 * 1024;
+inline constexpr int64_t kTaskWork = 1024 * 1024;
+
+// Tasks a thread at most, so that a late thread holds up the others only a
+// little.
+inline constexpr int64_t kTasksPerThread = 32;
+
+// Panels up to this size are filled by the caller alone.
+inline constexpr int64_t kSmallPanelBytes = 64 * 1024;
 
 constexpr int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t Min(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -45,15 +55,25 @@ inline WeightView ViewOf(const PackedWeight& w, int64_t index, int slices) {
                   index * w.matrix_bytes,
           .tile_bytes = w.matrix_bytes / Tiles(w),
           .cols = w.cols,
-          .slices = slices};
+          .slices = slices,
+          .groups = GroupsOf(w.cols, slices)};
 }
 
-// Rows that fit into one panel.
+// Memory of the calling thread for the panel of an op, made before its tasks
+// run, and for that of one task. Valid until the next call of the same.
+inline std::byte* OpPanel(int64_t bytes) {
+  static thread_local Scratch scratch;
+  return scratch.Bytes(bytes);
+}
+inline std::byte* TaskPanel(int64_t bytes) {
+  static thread_local Scratch scratch;
+  return scratch.Bytes(bytes);
+}
+
+// Rows that fit into a panel of `bytes`.
 template <typename D>
-int64_t PanelRows(const WeightView& w) {
-  const int64_t rows = kPanelBytes / D::PanelRowBytes(w);
-  CHECK(rows >= 1);
-  return rows;
+int64_t PanelRows(const WeightView& w, int64_t bytes) {
+  return Max(1, bytes / D::PanelRowBytes(w));
 }
 
 // Fills one block of a panel: rows row_at(first) .. row_at(first + rows - 1),
@@ -83,7 +103,8 @@ inline void AddSlices(float* planes, int slices, int64_t floats,
 // the tree. emit(row in the block, tile, 32 floats).
 template <typename D, typename Emit>
 void BlockTimesTiles(const std::byte* panel, int64_t rows, const WeightView& w,
-                     int64_t first, int64_t last, const Emit& emit) {
+                     int64_t first, int64_t last, int64_t ahead,
+                     const Emit& emit) {
   const DotKernels& kernels = kDotKernels<D>[rows];
   alignas(64) float planes[kContractionSlices * kMaxDotFloats];
 
@@ -92,7 +113,7 @@ void BlockTimesTiles(const std::byte* panel, int64_t rows, const WeightView& w,
     const int64_t tiles = wide ? kernels.wide_tiles : 1;
     const int64_t row_floats = tiles * kTileOutputs;
     for (int s = 0; s < w.slices; ++s) {
-      (wide ? kernels.wide : kernels.one)(panel, w.tile(tile), w, s,
+      (wide ? kernels.wide : kernels.one)(panel, w.tile(tile), w, s, ahead,
                                           planes + s * kMaxDotFloats);
     }
     AddSlices(planes, w.slices, rows * row_floats, kMaxDotFloats);
@@ -103,39 +124,83 @@ void BlockTimesTiles(const std::byte* panel, int64_t rows, const WeightView& w,
   }
 }
 
-// Rows row_at(0 .. rows - 1), which fit into a panel, times tiles [first, last)
-// of a matrix. emit(row, tile, 32 floats).
-template <typename D, typename RowAt, typename Emit>
-void RowsTimesTiles(const RowAt& row_at, int64_t rows, const WeightView& w,
-                    int64_t first, int64_t last, const Emit& emit) {
-  alignas(64) std::byte panel[kPanelBytes];
-  const int64_t blocks = CeilDiv(rows, D::kMaxRows);
-  const int64_t row_bytes = D::PanelRowBytes(w);
-  for (int64_t b = 0; b < blocks; ++b) {
-    const int64_t begin = PartBegin(rows, blocks, b);
-    LoadBlock<D>(row_at, begin, PartBegin(rows, blocks, b + 1) - begin, w,
-                 panel + begin * row_bytes);
+// The rows of a panel, cut into blocks as even as possible.
+struct PanelBlocks {
+  int64_t rows = 0;
+  int64_t count = 0;
+  int64_t row_bytes = 0;
+
+  template <typename D>
+  static PanelBlocks Of(int64_t rows, const WeightView& w) {
+    return {rows, CeilDiv(rows, D::kMaxRows), D::PanelRowBytes(w)};
   }
-  // Several blocks share a tile while it is in the nearest cache.
-  const int64_t stride = blocks == 1 ? last - first : 1;
+  int64_t begin(int64_t block) const { return PartBegin(rows, count, block); }
+  int64_t size(int64_t block) const { return begin(block + 1) - begin(block); }
+  int64_t offset(int64_t block) const { return begin(block) * row_bytes; }
+  int64_t bytes() const { return rows * row_bytes; }
+};
+
+// Blocks [first_block, last_block) of a panel times tiles [first, last) of a
+// matrix. emit(row of the panel, tile, 32 floats).
+template <typename D, typename Emit>
+void BlocksTimesTiles(const std::byte* panel, const PanelBlocks& blocks,
+                      int64_t first_block, int64_t last_block,
+                      const WeightView& w, int64_t first, int64_t last,
+                      const Emit& emit) {
+  // Several blocks share a tile while it is in the nearest cache, and ask for
+  // the next one meanwhile.
+  const bool alone = last_block - first_block == 1;
+  const int64_t stride = alone ? last - first : 1;
+  const int64_t ahead = alone ? kStreamAhead : w.tile_bytes;
   for (int64_t tile = first; tile < last; tile += stride) {
-    for (int64_t b = 0; b < blocks; ++b) {
-      const int64_t begin = PartBegin(rows, blocks, b);
-      BlockTimesTiles<D>(
-          panel + begin * row_bytes, PartBegin(rows, blocks, b + 1) - begin, w,
-          tile, tile + stride, [&](int64_t r, int64_t t, const float* out) {
-            emit(begin + r, t, out);
-          });
+    for (int64_t b = first_block; b < last_block; ++b) {
+      const int64_t begin = blocks.begin(b);
+      BlockTimesTiles<D>(panel + blocks.offset(b), blocks.size(b), w, tile,
+                         tile + stride, ahead,
+                         [&](int64_t r, int64_t t, const float* out) {
+                           emit(begin + r, t, out);
+                         });
     }
   }
 }
 
+// Fills blocks [first, last) of a panel with rows row_at(0 .. rows - 1).
+template <typename D, typename RowAt>
+void LoadBlocks(const RowAt& row_at, const PanelBlocks& blocks, int64_t first,
+                int64_t last, const WeightView& w, std::byte* panel) {
+  for (int64_t b = first; b < last; ++b)
+    LoadBlock<D>(row_at, blocks.begin(b), blocks.size(b), w,
+                 panel + blocks.offset(b));
+}
+
+// Rows row_at(0 .. rows - 1) times tiles [first, last) of a matrix, by one
+// thread, as many at a time as stay in its cache. emit(row, tile, 32 floats).
+template <typename D, typename RowAt, typename Emit>
+void RowsTimesTiles(const RowAt& row_at, int64_t rows, const WeightView& w,
+                    int64_t first, int64_t last, const Emit& emit) {
+  const int64_t groups = CeilDiv(rows, PanelRows<D>(w, kPanelBytes));
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t begin = PartBegin(rows, groups, g);
+    const PanelBlocks blocks =
+        PanelBlocks::Of<D>(PartBegin(rows, groups, g + 1) - begin, w);
+    std::byte* panel = TaskPanel(blocks.bytes());
+    LoadBlocks<D>([&](int64_t r) { return row_at(begin + r); }, blocks, 0,
+                  blocks.count, w, panel);
+    BlocksTimesTiles<D>(panel, blocks, 0, blocks.count, w, first, last,
+                        [&](int64_t r, int64_t tile, const float* out) {
+                          emit(begin + r, tile, out);
+                        });
+  }
+}
+
 // Into how many parts to cut the outputs, for each of `groups` groups of rows,
-// so that all threads have enough to do but no task is tiny.
-inline int64_t PartsForThreads(const ThreadPool& pool, int64_t work,
-                               int64_t groups) {
+// so that all threads have enough to do but no task is tiny. What all of them
+// read, in bytes of weights, and multiply.
+inline int64_t PartsForThreads(const ThreadPool& pool, int64_t bytes,
+                               int64_t work, int64_t groups) {
   if (pool.threads() == 1) return 1;
-  return CeilDiv(Min(work / kMinTaskWork, kTasksPerThread * pool.threads()),
+  return CeilDiv(Min(Max(bytes / kTaskBytes, work / kTaskWork),
+                     kTasksPerThread * pool.threads()),
                  groups);
 }
 
@@ -147,33 +212,56 @@ inline int64_t PartsForCache(const WeightView& w, int64_t tiles,
   return groups == 1 ? 1 : CeilDiv(tiles * w.tile_bytes, kPartBytes);
 }
 
-// All rows of x times one matrix, shared over the pool by rows and tiles.
-// emit(row, tile, 32 floats).
-template <typename D, typename Emit>
-void Product(ThreadPool& pool, Tensor x, const PackedWeight& w, int slices,
-             const Emit& emit) {
-  const int64_t rows = x.dims[0];
-  if (rows == 0) return;
-  const int64_t tiles = Tiles(w);
-  const WeightView view = ViewOf(w, 0, slices);
-  const int64_t groups = CeilDiv(rows, PanelRows<D>(view));
-  const int64_t work = rows * tiles * TileElements(w.cols);
-  const int64_t parts =
-      Max(1, Min(tiles, Max(PartsForThreads(pool, work, groups),
-                            PartsForCache(view, tiles, groups))));
+// Rows of x whose panel is `blocks` times one matrix, shared over the pool by
+// rows and tiles. emit(row, tile, 32 floats).
+template <typename D, typename RowAt, typename Emit>
+void PanelProduct(ThreadPool& pool, const RowAt& row_at,
+                  const PanelBlocks& blocks, const WeightView& w, int64_t tiles,
+                  const Emit& emit) {
+  std::byte* const panel = OpPanel(blocks.bytes());
+  const int64_t fills =
+      blocks.bytes() <= kSmallPanelBytes ? 1 : Min(blocks.count, 16);
+  pool.ParallelFor(fills, [&](int64_t i) {
+    LoadBlocks<D>(row_at, blocks, PartBegin(blocks.count, fills, i),
+                  PartBegin(blocks.count, fills, i + 1), w, panel);
+  });
 
+  const int64_t groups = CeilDiv(blocks.rows, PanelRows<D>(w, kPanelBytes));
+  const int64_t bytes = tiles * w.tile_bytes;
+  const int64_t parts = Max(
+      1,
+      Min(tiles, Max(PartsForThreads(
+                         pool, bytes,
+                         blocks.rows * tiles * w.cols * kTileOutputs, groups),
+                     PartsForCache(w, tiles, groups))));
   // Groups of rows innermost: they follow each other through the same weights.
   pool.ParallelFor(parts * groups, [&](int64_t task) {
     const int64_t part = task / groups;
-    const int64_t begin = PartBegin(rows, groups, task % groups);
-    const int64_t end = PartBegin(rows, groups, task % groups + 1);
-    RowsTimesTiles<D>([&](int64_t r) { return x.row<uint16_t>(begin + r); },
-                      end - begin, view, PartBegin(tiles, parts, part),
-                      PartBegin(tiles, parts, part + 1),
-                      [&](int64_t r, int64_t tile, const float* out) {
-                        emit(begin + r, tile, out);
-                      });
+    const int64_t group = task % groups;
+    BlocksTimesTiles<D>(panel, blocks, PartBegin(blocks.count, groups, group),
+                        PartBegin(blocks.count, groups, group + 1), w,
+                        PartBegin(tiles, parts, part),
+                        PartBegin(tiles, parts, part + 1), emit);
   });
+}
+
+// All rows of x times one matrix. emit(row, tile, 32 floats).
+template <typename D, typename Emit>
+void Product(ThreadPool& pool, Tensor x, const PackedWeight& w, int slices,
+             const Emit& emit) {
+  const WeightView view = ViewOf(w, 0, slices);
+  const int64_t rows = x.dims[0];
+  const int64_t waves = CeilDiv(rows, PanelRows<D>(view, kMaxPanelBytes));
+  for (int64_t wave = 0; wave < waves; ++wave) {
+    const int64_t begin = PartBegin(rows, waves, wave);
+    PanelProduct<D>(
+        pool, [&](int64_t r) { return x.row<uint16_t>(begin + r); },
+        PanelBlocks::Of<D>(PartBegin(rows, waves, wave + 1) - begin, view),
+        view, Tiles(w),
+        [&](int64_t r, int64_t tile, const float* out) {
+          emit(begin + r, tile, out);
+        });
+  }
 }
 
 }  // namespace phalanx::PHALANX_ISA

@@ -9,10 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "kernels/bf16.h"
 #include "kernels/cpu/packed_layout.h"
+#include "kernels/weight_format.h"
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
@@ -34,6 +36,7 @@ struct WeightView {
   int64_t tile_bytes = 0;  // From one tile of 32 outputs to the next.
   int64_t cols = 0;
   int slices = 1;
+  WeightGroups groups;  // Of the columns; int8 and int4 alone.
 
   const std::byte* tile(int64_t index) const {
     return data + index * tile_bytes;
@@ -67,8 +70,11 @@ void LoadPanel(const uint16_t* const* rows, int64_t count, int64_t cols,
 
 // out[row][tile * 32 + lane] = slice `slice` of the products of a block of
 // panel rows, from 0, with neighbouring tiles, of which `tile` is the first.
+// Weights that will be read soon lie `ahead` bytes after those that are read
+// now; a kernel may prefetch them.
 using DotFn = void (*)(const std::byte* panel, const std::byte* tile,
-                       const WeightView& w, int slice, float* out);
+                       const WeightView& w, int slice, int64_t ahead,
+                       float* out);
 
 // The kernels of one row count: `wide` takes wide_tiles tiles at a time, so
 // that few rows still have enough chains in flight to hide the latency.
@@ -78,9 +84,21 @@ struct DotKernels {
   int wide_tiles = 1;
 };
 
-constexpr int WideTiles(int rows) { return rows == 1 ? 4 : rows <= 3 ? 2 : 1; }
+// Two streams read memory as fast as one; four lose a tenth (README.md). A
+// family says up to how many rows it needs them.
+template <typename D>
+constexpr int WideTiles(int rows) {
+  return rows <= D::kWideRows ? 2 : 1;
+}
 
-// Calls step(k, panel at k, tile at k) for each pair of columns in order.
+// With more rows than this a product has time to ask for memory ahead. With
+// fewer it waits for memory, which the processor prefetches better by itself.
+inline constexpr int kStreamRows = 4;
+
+// How far ahead to ask in one stream.
+inline constexpr int64_t kStreamAhead = 8192;
+
+// Calls step(panel at k, tile at k) for each pair of columns in order.
 template <int kRows, typename Element, typename Step>
 inline __attribute__((always_inline)) void ForColumnPairs(
     const std::byte* panel_bytes, const std::byte* tile_bytes,
@@ -102,11 +120,24 @@ inline __attribute__((always_inline)) void ForColumnPairs(
   }
 }
 
+// Calls body(0) .. body(count - 1), each with a constant, so that arrays which
+// it indexes live in registers from the start: unrolled later, they are stored
+// and loaded once a call.
+template <int kCount, typename Body>
+inline __attribute__((always_inline)) void Unrolled(const Body& body) {
+  [&]<int... i>(std::integer_sequence<int, i...>)
+      __attribute__((always_inline)) {
+    (body(std::integral_constant<int, i>()), ...);
+  }
+  (std::make_integer_sequence<int, kCount>());
+}
+
 // Kernel family fma: bf16 widened to f32, one fused multiply-add a column. The
 // same bits from every instruction set.
 struct FmaDot {
   using Element = float;
   static constexpr int kMaxRows = 12;
+  static constexpr int kWideRows = 3;
 
   // Widens columns of one row into its panel chunk.
   static void Load(const uint16_t* x, int64_t count, float* panel) {
@@ -124,65 +155,90 @@ struct FmaDot {
 
   template <int kRows, int kTiles>
   static void Dot(const std::byte* panel, const std::byte* tile,
-                  const WeightView& w, int slice, float* out);
+                  const WeightView& w, int slice, int64_t ahead, float* out);
 };
 
 #if defined(__AVX512F__)
 
-// With few rows a product waits for memory, and asks for weights this many
-// elements ahead (0.86 of the read bandwidth became 0.92).
-inline constexpr int kPrefetchRows = 4;
-inline constexpr int64_t kPrefetchAhead = 2048;
-
+// The two lines of one tile's pair of columns, into the second-level cache.
 template <int kRows>
-inline __m512i LoadWeights(const uint16_t* at) {
-  if constexpr (kRows <= kPrefetchRows)
-    _mm_prefetch(at + kPrefetchAhead, _MM_HINT_T0);
-  return _mm512_load_si512(at);
+inline __attribute__((always_inline)) void PrefetchAhead(const uint16_t* w,
+                                                         int64_t ahead) {
+  if constexpr (kRows > kStreamRows) {
+    const auto* at = reinterpret_cast<const char*>(w) + ahead;
+    _mm_prefetch(at, _MM_HINT_T1);
+    _mm_prefetch(at + 64, _MM_HINT_T1);
+  }
 }
+
+// The accumulators of a block of rows and some tiles.
+template <int kRows, int kVectors>
+struct Accumulators {
+  __m512 sums[kRows][kVectors];
+
+  __attribute__((always_inline)) Accumulators() {
+    Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
+      Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+        sums[r][v] = _mm512_setzero_ps();
+      });
+    });
+  }
+  __attribute__((always_inline)) void StoreTo(float* out) const {
+    Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
+      Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+        _mm512_storeu_ps(out + (r * kVectors + v) * 16, sums[r][v]);
+      });
+    });
+  }
+};
 
 template <int kRows, int kTiles>
 void FmaDot::Dot(const std::byte* panel, const std::byte* tile,
-                 const WeightView& view, int slice, float* out) {
+                 const WeightView& view, int slice, int64_t ahead, float* out) {
   constexpr int kVectors = 2 * kTiles;
   const int64_t tile_elements = view.tile_bytes / 2;
-  __m512 acc[kRows][kVectors];
-  for (auto& row : acc)
-    for (__m512& a : row) a = _mm512_setzero_ps();
+  Accumulators<kRows, kVectors> acc;
   const __m512i high_half = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
 
   ForColumnPairs<kRows, float>(
-      panel, tile, view, slice, [&](const float* x, const uint16_t* w) {
+      panel, tile, view, slice,
+      [&](const float* x, const uint16_t* w) __attribute__((always_inline)) {
+        PrefetchAhead<kRows>(w, ahead);
         __m512 even[kVectors];
         __m512 odd[kVectors];
-        for (int v = 0; v < kVectors; ++v) {
+        Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
           const __m512i pair =
-              LoadWeights<kRows>(w + v / 2 * tile_elements + v % 2 * 32);
+              _mm512_load_si512(w + v / 2 * tile_elements + v % 2 * 32);
           even[v] = _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16));
           odd[v] = _mm512_castsi512_ps(_mm512_and_si512(pair, high_half));
-        }
-        for (int r = 0; r < kRows; ++r) {
+        });
+        Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
           const __m512 xr = _mm512_set1_ps(x[r * kPanelStride]);
-          for (int v = 0; v < kVectors; ++v)
-            acc[r][v] = _mm512_fmadd_ps(xr, even[v], acc[r][v]);
-        }
-        for (int r = 0; r < kRows; ++r) {
+          Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+            acc.sums[r][v] = _mm512_fmadd_ps(xr, even[v], acc.sums[r][v]);
+          });
+        });
+        Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
           const __m512 xr = _mm512_set1_ps(x[r * kPanelStride + 1]);
-          for (int v = 0; v < kVectors; ++v)
-            acc[r][v] = _mm512_fmadd_ps(xr, odd[v], acc[r][v]);
-        }
+          Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+            acc.sums[r][v] = _mm512_fmadd_ps(xr, odd[v], acc.sums[r][v]);
+          });
+        });
       });
-
-  for (int r = 0; r < kRows; ++r)
-    for (int v = 0; v < kVectors; ++v)
-      _mm512_storeu_ps(out + (r * kVectors + v) * 16, acc[r][v]);
+  acc.StoreTo(out);
 }
+
+#elif defined(__AVX2__)
+
+}  // namespace phalanx::PHALANX_ISA
+#include "kernels/cpu/matmul_tile_avx2.h"
+namespace phalanx::PHALANX_ISA {
 
 #else
 
 template <int kRows, int kTiles>
 void FmaDot::Dot(const std::byte* panel, const std::byte* tile,
-                 const WeightView& view, int slice, float* out) {
+                 const WeightView& view, int slice, int64_t, float* out) {
   const int64_t tile_elements = view.tile_bytes / 2;
   for (int i = 0; i < kRows * kTiles * kTileOutputs; ++i) out[i] = 0.0f;
   ForColumnPairs<kRows, float>(
@@ -208,6 +264,7 @@ void FmaDot::Dot(const std::byte* panel, const std::byte* tile,
 struct Bf16Dot {
   using Element = uint16_t;
   static constexpr int kMaxRows = 12;
+  static constexpr int kWideRows = 3;
 
   static void Load(const uint16_t* x, int64_t count, uint16_t* panel) {
     for (int64_t i = 0; i < count; ++i) panel[i] = x[i];
@@ -224,34 +281,32 @@ struct Bf16Dot {
 
   template <int kRows, int kTiles>
   static void Dot(const std::byte* panel, const std::byte* tile,
-                  const WeightView& view, int slice, float* out) {
+                  const WeightView& view, int slice, int64_t ahead,
+                  float* out) {
     constexpr int kVectors = 2 * kTiles;
     const int64_t tile_elements = view.tile_bytes / 2;
-    __m512 acc[kRows][kVectors];
-    for (auto& row : acc)
-      for (__m512& a : row) a = _mm512_setzero_ps();
+    Accumulators<kRows, kVectors> acc;
 
     ForColumnPairs<kRows, uint16_t>(
-        panel, tile, view, slice, [&](const uint16_t* x, const uint16_t* w) {
-          __m512i pair[kVectors];
-          for (int v = 0; v < kVectors; ++v)
-            pair[v] =
-                LoadWeights<kRows>(w + v / 2 * tile_elements + v % 2 * 32);
-          for (int r = 0; r < kRows; ++r) {
+        panel, tile, view, slice,
+        [&](const uint16_t* x,
+            const uint16_t* w) __attribute__((always_inline)) {
+          PrefetchAhead<kRows>(w, ahead);
+          __m512bh pair[kVectors];
+          Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+            pair[v] = reinterpret_cast<__m512bh>(
+                _mm512_load_si512(w + v / 2 * tile_elements + v % 2 * 32));
+          });
+          Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
             int bits;
             __builtin_memcpy(&bits, x + r * kPanelStride, sizeof(bits));
-            const __m512i xr = _mm512_set1_epi32(bits);
-            for (int v = 0; v < kVectors; ++v) {
-              acc[r][v] =
-                  _mm512_dpbf16_ps(acc[r][v], reinterpret_cast<__m512bh>(xr),
-                                   reinterpret_cast<__m512bh>(pair[v]));
-            }
-          }
+            const auto xr = reinterpret_cast<__m512bh>(_mm512_set1_epi32(bits));
+            Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
+              acc.sums[r][v] = _mm512_dpbf16_ps(acc.sums[r][v], xr, pair[v]);
+            });
+          });
         });
-
-    for (int r = 0; r < kRows; ++r)
-      for (int v = 0; v < kVectors; ++v)
-        _mm512_storeu_ps(out + (r * kVectors + v) * 16, acc[r][v]);
+    acc.StoreTo(out);
   }
 };
 
@@ -259,8 +314,8 @@ struct Bf16Dot {
 
 template <typename D, int kRows>
 constexpr DotKernels DotKernelsOf() {
-  return {D::template Dot<kRows, 1>, D::template Dot<kRows, WideTiles(kRows)>,
-          WideTiles(kRows)};
+  return {D::template Dot<kRows, 1>, D::template Dot<kRows, WideTiles<D>(kRows)>,
+          WideTiles<D>(kRows)};
 }
 
 template <typename D, int... kRows>

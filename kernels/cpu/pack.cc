@@ -2,23 +2,9 @@
 
 #include "kernels/cpu/kernels.h"
 #include "kernels/cpu/matmul_product.h"
+#include "kernels/cpu/tile_rows.h"
 
 namespace phalanx::PHALANX_ISA {
-namespace {
-
-// The row of the checkpoint behind an output of a tile; -1 is padding.
-int64_t SourceRow(const PackedWeight& w, int64_t tile, int64_t output) {
-  if (w.layout == WeightLayout::kPlain) {
-    const int64_t row = tile * kTileOutputs + output;
-    return row < w.rows ? row : -1;
-  }
-  const int64_t half = w.rows / 2;
-  const int64_t row = tile * kTileGates + output % kTileGates;
-  if (row >= half) return -1;
-  return output < kTileGates ? row : half + row;
-}
-
-}  // namespace
 
 int64_t MatrixBytes(const WeightShape& shape) {
   return TileCount(shape.layout, shape.rows) * TileBytes(shape.cols);

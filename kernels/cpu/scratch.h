@@ -1,6 +1,7 @@
 #ifndef PHALANX_KERNELS_CPU_SCRATCH_H_
 #define PHALANX_KERNELS_CPU_SCRATCH_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 
@@ -23,6 +24,11 @@ class Scratch {
   float* Get(int64_t count) {
     if (count > count_) Grow(count);
     return data_;
+  }
+  // The same in bytes.
+  std::byte* Bytes(int64_t count) {
+    constexpr int64_t kFloat = sizeof(float);
+    return reinterpret_cast<std::byte*>(Get((count + kFloat - 1) / kFloat));
   }
 
  private:

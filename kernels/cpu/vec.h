@@ -1,9 +1,9 @@
 #ifndef PHALANX_KERNELS_CPU_VEC_H_
 #define PHALANX_KERNELS_CPU_VEC_H_
 
-// Sixteen f32 lanes, whatever the hardware: a 512-bit register, or an array
-// that the compiler splits as it can. Every operation here gives the same bits
-// in every instruction set; kernels are written on top of it once.
+// Sixteen f32 lanes, whatever the hardware: a 512-bit register, two of 256, or
+// an array that the compiler splits as it can. Every operation here gives the
+// same bits in every instruction set; kernels are written on top of it once.
 //
 // Sums along a row follow one rule (design.md section 3, rule 2): element i
 // goes to lane i % 16, each lane is a chain in order, and HorizontalSum adds
@@ -20,8 +20,10 @@
 
 #include "kernels/exact_math.h"
 
-#ifdef __AVX512F__
+#if defined(__AVX512F__)
 #include "kernels/cpu/vec_avx512.h"
+#elif defined(__AVX2__)
+#include "kernels/cpu/vec_avx2.h"
 #else
 #include "kernels/cpu/vec_portable.h"
 #endif

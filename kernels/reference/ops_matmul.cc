@@ -1,36 +1,25 @@
 // Products, dense and of experts.
 
 #include <array>
+#include <vector>
 
 #include "common/check.h"
-#include "kernels/bf16.h"
 #include "kernels/op_checks.h"
 #include "kernels/reference/functions.h"
 #include "kernels/reference/reference_ops.h"
+#include "kernels/reference/row_products.h"
 
 namespace phalanx {
 namespace {
 
-const uint16_t* WeightRow(const PackedWeight& w, int64_t matrix, int64_t row) {
-  return static_cast<const uint16_t*>(w.storage.data()) +
-         (matrix * w.rows + row) * w.cols;
-}
-
-double Dot(const float* x, const uint16_t* w, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += double{x[i]} * Bf16ToF32(w[i]);
-  return sum;
-}
-
 // One token through gate and up of one matrix.
 void GateUpRow(const float* x, const PackedWeight& w, int64_t matrix,
                float* y) {
+  const RowProducts products(x, w, 1);
   const int64_t I = w.rows / 2;
   for (int64_t i = 0; i < I; ++i) {
-    const auto gate =
-        static_cast<float>(Dot(x, WeightRow(w, matrix, i), w.cols));
-    const auto up =
-        static_cast<float>(Dot(x, WeightRow(w, matrix, I + i), w.cols));
+    const auto gate = static_cast<float>(products.Slice(matrix, i, 0));
+    const auto up = static_cast<float>(products.Slice(matrix, I + i, 0));
     y[i] = static_cast<float>(Silu(gate) * up);
   }
 }
@@ -49,10 +38,9 @@ float TreeSum(std::array<float, kContractionSlices> planes, int slices) {
 void ReferenceOps::MatMul(Tensor x, const PackedWeight& w, Tensor y) {
   CheckMatMul(x, w, y, DType::kF32);
   for (int64_t t = 0; t < x.dims[0]; ++t) {
-    for (int64_t o = 0; o < w.rows; ++o) {
-      y.row<float>(t)[o] =
-          static_cast<float>(Dot(x.row<float>(t), WeightRow(w, 0, o), w.cols));
-    }
+    const RowProducts products(x.row<float>(t), w, 1);
+    for (int64_t o = 0; o < w.rows; ++o)
+      y.row<float>(t)[o] = static_cast<float>(products.Slice(0, o, 0));
   }
 }
 
@@ -65,14 +53,12 @@ void ReferenceOps::GateUp(Tensor x, const PackedWeight& w, Tensor y) {
 void ReferenceOps::MatMulSliced(Tensor x, const PackedWeight& w, int slices,
                                 Tensor y) {
   CheckMatMulSliced(x, w, slices, y, DType::kF32);
-  const int64_t n = w.cols / slices;
   for (int64_t t = 0; t < x.dims[0]; ++t) {
+    const RowProducts products(x.row<float>(t), w, slices);
     for (int64_t o = 0; o < w.rows; ++o) {
       std::array<float, kContractionSlices> planes{};
-      for (int s = 0; s < slices; ++s) {
-        planes[s] = static_cast<float>(
-            Dot(x.row<float>(t) + s * n, WeightRow(w, 0, o) + s * n, n));
-      }
+      for (int s = 0; s < slices; ++s)
+        planes[s] = static_cast<float>(products.Slice(0, o, s));
       y.row<float>(t)[o] = TreeSum(planes, slices);
     }
   }
@@ -98,9 +84,12 @@ void ReferenceOps::ExpertsDown(Tensor hidden, const PackedWeight& w,
   CheckExpertsDown(hidden, w, routing, shared_hidden, shared_w, shared_gate,
                    slices, y, DType::kF32);
   const int64_t K = routing.expert.dims[1];
-  const int64_t n = w.cols / slices, shared_n = shared_w.cols / slices;
   for (int64_t t = 0; t < y.dims[0]; ++t) {
     const double gate = Sigmoid(*shared_gate.row<float>(t));
+    const RowProducts shared(shared_hidden.row<float>(t), shared_w, slices);
+    std::vector<RowProducts> routed;
+    for (int64_t j = 0; j < K; ++j)
+      routed.emplace_back(hidden.row<float>(t * K + j), w, slices);
     for (int64_t o = 0; o < w.rows; ++o) {
       std::array<float, kContractionSlices> planes{};
       for (int s = 0; s < slices; ++s) {
@@ -110,11 +99,9 @@ void ReferenceOps::ExpertsDown(Tensor hidden, const PackedWeight& w,
               routing.place(routing.expert.row<int32_t>(t)[j]);
           CHECK(expert >= 0 && expert < w.count);
           sum += routing.weight.row<float>(t)[j] *
-                 Dot(hidden.row<float>(t * K + j) + s * n,
-                     WeightRow(w, expert, o) + s * n, n);
+                 routed[j].Slice(expert, o, s);
         }
-        sum += gate * Dot(shared_hidden.row<float>(t) + s * shared_n,
-                          WeightRow(shared_w, 0, o) + s * shared_n, shared_n);
+        sum += gate * shared.Slice(0, o, s);
         planes[s] = static_cast<float>(sum);
       }
       y.row<float>(t)[o] = TreeSum(planes, slices);

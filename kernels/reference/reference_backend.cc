@@ -10,6 +10,8 @@
 #include "common/status.h"
 #include "common/units.h"
 #include "kernels/op_checks.h"
+#include "kernels/quantise.h"
+#include "kernels/reference/weight_rows.h"
 #include "kernels/weight_limits.h"
 
 namespace phalanx {
@@ -79,9 +81,8 @@ absl::StatusOr<PackedWeight> ReferenceBackend::AllocateWeight(
     const WeightShape& shape, MemoryComponent component,
     absl::string_view what) {
   CheckWeightShape(shape);
-  RETURN_IF_ERROR(CheckBf16Only(shape, what));
   PackedWeight weight{shape, {}, 0};
-  weight.matrix_bytes = shape.rows * shape.cols * ElementBytes(DType::kBf16);
+  weight.matrix_bytes = RowsMatrixBytes(shape);
   ASSIGN_OR_RETURN(weight.storage, Allocate(shape.count * weight.matrix_bytes,
                                             component, what));
   return weight;
@@ -90,6 +91,14 @@ absl::StatusOr<PackedWeight> ReferenceBackend::AllocateWeight(
 void ReferenceBackend::PackWeight(const uint16_t* host, int64_t index,
                                   PackedWeight& weight) {
   CheckPackWeight(host, index, weight);
+  if (weight.format != WeightFormat::kBf16) {
+    for (int64_t row = 0; row < weight.rows; ++row) {
+      QuantiseWeightRow(host + row * weight.cols, weight.cols, weight.slices,
+                        weight.format, CodesRow(weight, index, row),
+                        ScalesRow(weight, index, row));
+    }
+    return;
+  }
   std::memcpy(
       static_cast<char*>(weight.storage.data()) + index * weight.matrix_bytes,
       host, weight.matrix_bytes);
@@ -98,6 +107,10 @@ void ReferenceBackend::PackWeight(const uint16_t* host, int64_t index,
 void ReferenceBackend::PackCodes(const uint8_t* codes, const uint16_t* scales,
                                  int64_t index, PackedWeight& weight) {
   CheckPackCodes(codes, scales, index, weight);
+  const int64_t groups = GroupsOf(weight.cols, weight.slices).count;
+  std::memcpy(CodesRow(weight, index, 0), codes, weight.rows * weight.cols);
+  std::memcpy(ScalesRow(weight, index, 0), scales,
+              weight.rows * groups * sizeof(uint16_t));
 }
 
 void ReferenceBackend::StorePacked(const void* packed, int64_t index,

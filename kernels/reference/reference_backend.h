@@ -17,8 +17,8 @@ struct ReferenceBackendConfig {
 };
 
 // The obvious twin of every backend and the oracle of their tests: activations
-// and caches f32, sums and functions in double, weights plain row-major bf16,
-// no threads. Never served. Made by a test or a tool; one thread at a time.
+// and caches f32, sums and functions in double, weights plain row-major (bf16,
+// or codes and scales; weight_rows.h), no threads. Never served. Made by a test or a tool; one thread at a time.
 class ReferenceBackend final : public Backend {
  public:
   explicit ReferenceBackend(const ReferenceBackendConfig& config = {});

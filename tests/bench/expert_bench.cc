@@ -128,7 +128,9 @@ void Measure(const TempFolder& folder, const ModelConfig& config, int tp_size,
   const auto shape = MakeLocalShape(config, 0, tp_size);
   CHECK(shape.ok());
   const Banks banks = MakeBanks(folder, config, *shape, backend);
-  auto slots = AllocateExpertSlots(backend, config, *shape, kSlots, "slots");
+  auto slots = AllocateExpertSlots(
+      backend, ExpertShapesOf(config, *shape, WeightFormat::kBf16, kSlots),
+      "slots");
   CHECK(slots.ok());
   const int64_t bytes = banks.packed->expert_bytes();
   const std::vector<char> host(static_cast<size_t>(bytes * kExperts), 'h');

@@ -4,8 +4,8 @@
 // bf16 and then block-FP8, and removes it. Each expert of a layer adds 25 MB;
 // 48 of them make 1.75 GB.
 //
-// GB/s are bytes of bf16 that a rank then holds, per second; "per core", per
-// second of processor time.
+// GB/s are bytes of bf16 that a rank loads, per second, whatever it then holds
+// them in (bf16, int8, int4); "per core", per second of processor time.
 
 #include <sys/mman.h>
 #include <time.h>
@@ -126,7 +126,7 @@ Speed MapAndCopySpeed(int threads, std::span<const std::byte> file) {
   });
 }
 
-Speed LoadSpeed(const std::string& folder, int threads) {
+Speed LoadSpeed(const std::string& folder, int threads, WeightFormat format) {
   const auto config = LoadModelConfig(folder);
   CHECK(config.ok());
   const auto shape = MakeLocalShape(*config, 0, 1);
@@ -135,14 +135,18 @@ Speed LoadSpeed(const std::string& folder, int threads) {
   CHECK(checkpoint.ok());
   const auto backend = CreateCpuBackend({});
   CHECK(backend.ok());
+  LoadProgress progress;
   const auto load = [&] {
-    return LoadWeights(*checkpoint, *config, *shape, **backend,
-                       {.run = {.threads = threads}});
+    const auto weights = LoadWeights(
+        *checkpoint, *config, *shape, **backend,
+        {.format = format,
+         .run = {
+             .threads = threads,
+             .on_progress = [&](const LoadProgress& now) { progress = now; }}});
+    CHECK(weights.ok());
   };
-  const auto first = load();
-  CHECK(first.ok());
-  const int64_t bytes = first->expert_bytes + first->non_expert_bytes;
-  return BestSpeed(bytes, [&] { CHECK(load().ok()); });
+  load();
+  return BestSpeed(progress.total_bytes, load);
 }
 
 void Measure(const std::string& folder, int experts, bool fp8) {
@@ -152,12 +156,18 @@ void Measure(const std::string& folder, int experts, bool fp8) {
   for (const int threads : {1, 2}) {
     const Speed copy = CopySpeed(threads);
     const Speed map = MapAndCopySpeed(threads, (*file)->bytes());
-    const Speed load = LoadSpeed(folder, threads);
     std::printf(
         "%s threads=%d  GB/s (per core): copy %.2f (%.2f)  map_and_copy %.2f "
-        "(%.2f)  load %.2f (%.2f)\n",
+        "(%.2f)",
         fp8 ? "fp8 " : "bf16", threads, copy.gbps, copy.gbps_per_core, map.gbps,
-        map.gbps_per_core, load.gbps, load.gbps_per_core);
+        map.gbps_per_core);
+    for (const WeightFormat format :
+         {WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kInt4}) {
+      const Speed load = LoadSpeed(folder, threads, format);
+      std::printf("  load to %s %.2f (%.2f)", WeightFormatName(format),
+                  load.gbps, load.gbps_per_core);
+    }
+    std::printf("\n");
     std::fflush(stdout);
   }
 }

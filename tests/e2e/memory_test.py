@@ -24,6 +24,8 @@ MODES = (
     ("--moe-mode", "offload", "--offload-bank", "full"),
     ("--moe-mode", "offload", "--offload-bank", "sharded", "--expert-slots", "32"),
 )
+# What weights may be held in beside bf16.
+FORMATS = ("int8", "int4")
 
 MIB = 1 << 20
 # What a process holds at most of a plan: padding of layouts, and 40 MiB for
@@ -118,6 +120,21 @@ class MemoryTest(unittest.TestCase):
                                 if worker.moe_mode == "resident":
                                     self.assertGreater(worker.planned_bytes, 0.9 * size / ranks)
                                     self.assertGreater(worker.planned_bytes, slack)
+
+    def test_a_large_model_in_a_smaller_format_is_held_as_planned(self):
+        limits = ("--max-running", "2", "--max-model-len", "512", "--prefill-chunk", "64")
+        with tempfile.TemporaryDirectory(prefix="phalanx-e2e-") as folder:
+            size = synthetic_model.write(folder, hidden=256, width=128, experts=128, layers=8)
+            for weights, ratio in zip(FORMATS, (0.6, 0.4)):
+                flags = ("--weights", weights, *MODES[0], *limits)
+                with self.subTest(weights=weights):
+                    with Service(*flags, model=folder) as service:
+                        request = ids_request([5, 300, 77, 12], 32)
+                        Answer(service.inference.Generate(request, timeout=CALL_SECONDS))
+                        (worker,) = workers(service)
+                        self.check(worker, weights)
+                        self.check_shares(worker)
+                        self.assertLess(worker.planned_bytes, ratio * size + ALLOWED_BYTES)
 
     def test_every_rank_gets_the_same_budget_and_says_how_it_chose(self):
         with Service(tp_size=2) as service:

@@ -3,6 +3,7 @@
 #include <cctype>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/check.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -43,7 +44,7 @@ BackendCase CudaCase(std::string name, bool tensor_cores) {
             CHECK(backend.ok());
             return *std::move(backend);
           },
-          cuda::kMissingOps};
+          absl::StrCat(cuda::kMissingOps, ", Int8, Int4")};
 }
 
 std::vector<BackendCase> MakeCases() {
@@ -53,6 +54,8 @@ std::vector<BackendCase> MakeCases() {
       {"reference", [](int) { return std::make_unique<ReferenceBackend>(); }});
   cases.push_back(
       CpuCase("cpu_fma_portable", Isa::kPortable, KernelFamily::kFma));
+  if (Supports(cpu, Isa::kAvx2, KernelFamily::kFma))
+    cases.push_back(CpuCase("cpu_fma_avx2", Isa::kAvx2, KernelFamily::kFma));
   if (Supports(cpu, Isa::kAvx512, KernelFamily::kFma)) {
     cases.push_back(
         CpuCase("cpu_fma_avx512", Isa::kAvx512, KernelFamily::kFma));

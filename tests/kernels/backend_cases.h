@@ -17,7 +17,7 @@ struct BackendCase {
   std::string name;  // Letters, digits and _, as gtest wants it.
   std::function<std::unique_ptr<Backend>(int threads)> make;
   // Operations of ops.h that the backend has no kernel for, as it says itself,
-  // separated by ", ". Tests of theirs are skipped, and say so.
+  // and formats of weights ("Int8"), separated by ", ". Tests of theirs are skipped, and say so.
   std::string missing_ops = {};
 };
 

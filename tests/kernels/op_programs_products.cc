@@ -17,9 +17,31 @@ Tolerance GateUpTolerance(int64_t cols) {
   return {5 * kBf16Rounding, 4 * Chain(cols)};
 }
 
-OpProgram MatMul(int64_t cols, int64_t rows, bool to_f32) {
-  const Tolerance tolerance = {to_f32 ? 0 : kBf16Rounding, Chain(cols)};
-  return {absl::StrCat("MatMul", cols, "to", rows, to_f32 ? "f32" : ""),
+// In the names of programs, as backends name what they lack.
+std::string Suffix(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kBf16:
+      return "";
+    case WeightFormat::kInt8:
+      return "Int8";
+    case WeightFormat::kInt4:
+      return "Int4";
+  }
+  return "";
+}
+
+// Of one product in f32. Of whole numbers every step is prescribed, so that
+// all backends, the reference too, must agree to the bit.
+double ChainOf(WeightFormat format, int64_t cols) {
+  return format == WeightFormat::kBf16 ? Chain(cols) : 0;
+}
+
+OpProgram MatMul(int64_t cols, int64_t rows, bool to_f32,
+                 WeightFormat format = WeightFormat::kBf16) {
+  const Tolerance tolerance = {to_f32 ? 0 : kBf16Rounding,
+                               ChainOf(format, cols)};
+  return {absl::StrCat("MatMul", cols, "to", rows, to_f32 ? "f32" : "",
+                       Suffix(format)),
           kItems,
           {tolerance},
           [=](Rig& rig, const std::vector<int64_t>& items) {
@@ -27,14 +49,16 @@ OpProgram MatMul(int64_t cols, int64_t rows, bool to_f32) {
             const Tensor y = to_f32 ? rig.F32({T, rows}) : rig.Act({T, rows});
             rig.ops().MatMul(
                 rig.Act({T, cols}, ItemRows(1, items, cols)),
-                rig.Weight(1, rows, cols, WeightNoise(2, rows * cols, cols)),
+                rig.Weight(1, rows, cols, WeightNoise(2, rows * cols, cols),
+                           WeightLayout::kPlain, format),
                 y);
             return Split(rig.Read(y), items.size());
           }};
 }
 
-OpProgram GateUp(int64_t cols, int64_t I) {
-  return {absl::StrCat("GateUp", cols, "to", I),
+OpProgram GateUp(int64_t cols, int64_t I,
+                 WeightFormat format = WeightFormat::kBf16) {
+  return {absl::StrCat("GateUp", cols, "to", I, Suffix(format)),
           kItems,
           {GateUpTolerance(cols)},
           [=](Rig& rig, const std::vector<int64_t>& items) {
@@ -43,22 +67,25 @@ OpProgram GateUp(int64_t cols, int64_t I) {
             rig.ops().GateUp(
                 rig.Act({T, cols}, ItemRows(3, items, cols)),
                 rig.Weight(1, 2 * I, cols, WeightNoise(4, 2 * I * cols, cols),
-                           WeightLayout::kGateUp),
+                           WeightLayout::kGateUp, format),
                 y);
             return Split(rig.Read(y), items.size());
           }};
 }
 
-OpProgram MatMulSliced(int64_t cols, int64_t rows, int slices) {
-  return {absl::StrCat("MatMulSliced", cols, "to", rows, "by", slices),
+OpProgram MatMulSliced(int64_t cols, int64_t rows, int slices,
+                       WeightFormat format = WeightFormat::kBf16) {
+  return {absl::StrCat("MatMulSliced", cols, "to", rows, "by", slices,
+                       Suffix(format)),
           kItems,
-          {{0, Chain(cols)}},
+          {{0, ChainOf(format, cols)}},
           [=](Rig& rig, const std::vector<int64_t>& items) {
             const int64_t T = items.size();
             const Tensor y = rig.F32({T, rows});
             rig.ops().MatMulSliced(
                 rig.Act({T, cols}, ItemRows(5, items, cols)),
-                rig.Weight(1, rows, cols, WeightNoise(6, rows * cols, cols)),
+                rig.Weight(1, rows, cols, WeightNoise(6, rows * cols, cols),
+                           WeightLayout::kPlain, format, slices),
                 slices, y);
             return Split(rig.Read(y), items.size());
           }};
@@ -96,9 +123,11 @@ OpProgram Route(int64_t E, int64_t K, bool renormalise) {
       }};
 }
 
-OpProgram ExpertsGateUp(int64_t E, int64_t K, int64_t cols, int64_t I) {
+OpProgram ExpertsGateUp(int64_t E, int64_t K, int64_t cols, int64_t I,
+                        WeightFormat format = WeightFormat::kBf16) {
   return {
-      absl::StrCat("ExpertsGateUp", K, "of", E, "x", cols, "to", I),
+      absl::StrCat("ExpertsGateUp", K, "of", E, "x", cols, "to", I,
+                   Suffix(format)),
       kItems,
       {GateUpTolerance(cols)},
       [=](Rig& rig, const std::vector<int64_t>& items) {
@@ -107,7 +136,7 @@ OpProgram ExpertsGateUp(int64_t E, int64_t K, int64_t cols, int64_t I) {
         rig.ops().ExpertsGateUp(
             rig.Act({T, cols}, ItemRows(8, items, cols)),
             rig.Weight(E, 2 * I, cols, WeightNoise(9, E * 2 * I * cols, cols),
-                       WeightLayout::kGateUp),
+                       WeightLayout::kGateUp, format),
             RouteItems(rig, items, E, K, true), hidden);
         return Split(rig.Read(hidden), items.size());
       }};
@@ -116,25 +145,28 @@ OpProgram ExpertsGateUp(int64_t E, int64_t K, int64_t cols, int64_t I) {
 struct DownSizes {
   int64_t E, K, I, Is, H;
   int slices;
+  WeightFormat format = WeightFormat::kBf16;
 };
 
 OpProgram ExpertsDown(DownSizes sizes) {
-  const auto [E, K, I, Is, H, slices] = sizes;
+  const auto [E, K, I, Is, H, slices, format] = sizes;
   const Tolerance tolerance = {0, Chain(K * I + Is) + RouteTolerance(E)};
   return {absl::StrCat("ExpertsDown", K, "of", E, "x", I, "and", Is, "to", H,
-                       "by", slices),
+                       "by", slices, Suffix(format)),
           kItems,
           {tolerance},
           [sizes](Rig& rig, const std::vector<int64_t>& items) {
-            const auto [E, K, I, Is, H, slices] = sizes;
+            const auto [E, K, I, Is, H, slices, format] = sizes;
             const int64_t T = items.size();
             const Tensor y = rig.F32({T, H});
             rig.ops().ExpertsDown(
                 rig.Act({T * K, I}, ItemRows(10, items, K * I)),
-                rig.Weight(E, H, I, WeightNoise(11, E * H * I, I)),
+                rig.Weight(E, H, I, WeightNoise(11, E * H * I, I),
+                           WeightLayout::kPlain, format, slices),
                 RouteItems(rig, items, E, K, true),
                 rig.Act({T, Is}, ItemRows(12, items, Is)),
-                rig.Weight(1, H, Is, WeightNoise(13, H * Is, Is)),
+                rig.Weight(1, H, Is, WeightNoise(13, H * Is, Is),
+                           WeightLayout::kPlain, format, slices),
                 rig.Act({T, 1}, ItemRows(14, items, 1)), slices, y);
             return Split(rig.Read(y), items.size());
           }};
@@ -143,7 +175,7 @@ OpProgram ExpertsDown(DownSizes sizes) {
 }  // namespace
 
 std::vector<OpProgram> ProductPrograms() {
-  return {MatMul(2, 1, true),
+  std::vector<OpProgram> programs = {MatMul(2, 1, true),
           MatMul(2048, 96, true),
           MatMul(2048, 96, false),
           MatMul(66, 33, false),
@@ -167,6 +199,19 @@ std::vector<OpProgram> ProductPrograms() {
           ExpertsDown({12, 3, 96, 48, 80, 2}),
           ExpertsDown({8, 2, 64, 32, 33, 4}),
           ExpertsDown({4, 1, 6, 2, 17, 1})};
+  for (const WeightFormat format :
+       {WeightFormat::kInt8, WeightFormat::kInt4}) {
+    const OpProgram quantised[] = {
+        MatMul(2048, 96, true, format), MatMul(66, 33, false, format),
+        MatMul(260, 70, true, format), GateUp(66, 17, format),
+        // Groups of 6; of 128, 128 and 4.
+        MatMulSliced(48, 33, 8, format), MatMulSliced(520, 40, 2, format),
+        ExpertsGateUp(12, 3, 80, 49, format),
+        ExpertsDown({12, 3, 96, 48, 80, 8, format})};
+    programs.insert(programs.end(), std::begin(quantised),
+                    std::end(quantised));
+  }
+  return programs;
 }
 
 }  // namespace phalanx

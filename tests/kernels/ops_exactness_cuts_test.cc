@@ -156,16 +156,21 @@ class SlicedProducts : public OpsContract {
   static constexpr int64_t E = 4, K = 2, kSharedCols = 48;
 
   // A rank's term: its columns of the weights, its slices of the tree.
-  Floats MatMulSliced(int rank, int ranks) {
+  Floats MatMulSliced(int rank, int ranks,
+                      WeightFormat format = WeightFormat::kBf16) {
+    const int slices = kContractionSlices / ranks;
     const int64_t n = kCols / ranks;
     const Tensor y = rig_.F32({T, kRows});
     ops_.MatMulSliced(rig_.Act({T, n}, Columns(x_, kCols, rank * n, n)),
-                      rig_.Weight(1, kRows, n, Columns(w_, kCols, rank * n, n)),
-                      kContractionSlices / ranks, y);
+                      rig_.Weight(1, kRows, n, Columns(w_, kCols, rank * n, n),
+                                  WeightLayout::kPlain, format, slices),
+                      slices, y);
     return rig_.Read(y);
   }
 
-  Floats ExpertsDown(int rank, int ranks) {
+  Floats ExpertsDown(int rank, int ranks,
+                     WeightFormat format = WeightFormat::kBf16) {
+    const int slices = kContractionSlices / ranks;
     const int64_t n = kCols / ranks, shared_n = kSharedCols / ranks;
     const Routing routing = rig_.NewRouting(T, E, K);
     ops_.Route(rig_.F32({T, E}, Noise(3, T * E)), true, routing);
@@ -174,14 +179,16 @@ class SlicedProducts : public OpsContract {
         rig_.Act({T * K, n},
                  Columns(Noise(4, T * K * kCols), kCols, rank * n, n)),
         rig_.Weight(E, kRows, n,
-                    Columns(Noise(5, E * kRows * kCols), kCols, rank * n, n)),
+                    Columns(Noise(5, E * kRows * kCols), kCols, rank * n, n),
+                    WeightLayout::kPlain, format, slices),
         routing,
         rig_.Act({T, shared_n}, Columns(Noise(6, T * kSharedCols), kSharedCols,
                                         rank * shared_n, shared_n)),
         rig_.Weight(1, kRows, shared_n,
                     Columns(Noise(7, kRows * kSharedCols), kSharedCols,
-                            rank * shared_n, shared_n)),
-        rig_.Act({T, 1}, Noise(8, T)), kContractionSlices / ranks, y);
+                            rank * shared_n, shared_n),
+                    WeightLayout::kPlain, format, slices),
+        rig_.Act({T, 1}, Noise(8, T)), slices, y);
     return rig_.Read(y);
   }
 
@@ -220,6 +227,25 @@ TEST_P(SlicedProducts, OfExpertsDownAreTheSameOnOneRankAndAddedOverMany) {
     for (int rank = 0; rank < ranks; ++rank)
       planes.push_back(ExpertsDown(rank, ranks));
     EXPECT_EQ(Tree(planes), whole) << ranks << " ranks";
+  }
+}
+
+TEST_P(SlicedProducts, OfInt8AndInt4AreTheSameOnOneRankAndAddedOverMany) {
+  for (const WeightFormat format :
+       {WeightFormat::kInt8, WeightFormat::kInt4}) {
+    const Floats matmul = MatMulSliced(0, 1, format);
+    const Floats experts = ExpertsDown(0, 1, format);
+    for (int ranks : {2, 4, 8}) {
+      std::vector<Floats> matmul_planes, experts_planes;
+      for (int rank = 0; rank < ranks; ++rank) {
+        matmul_planes.push_back(MatMulSliced(rank, ranks, format));
+        experts_planes.push_back(ExpertsDown(rank, ranks, format));
+      }
+      EXPECT_EQ(Tree(matmul_planes), matmul)
+          << WeightFormatName(format) << ", " << ranks << " ranks";
+      EXPECT_EQ(Tree(experts_planes), experts)
+          << WeightFormatName(format) << ", " << ranks << " ranks";
+    }
   }
 }
 

@@ -108,10 +108,16 @@ Tensor Rig::Places(const Dims& dims) {
 }
 
 const PackedWeight& Rig::Weight(int64_t count, int64_t rows, int64_t cols,
-                                const Floats& values, WeightLayout layout) {
+                                const Floats& values, WeightLayout layout,
+                                WeightFormat format, int slices) {
   CHECK(static_cast<int64_t>(values.size()) == count * rows * cols);
   auto weight = backend_->AllocateWeight(
-      {.count = count, .rows = rows, .cols = cols, .layout = layout},
+      {.count = count,
+       .rows = rows,
+       .cols = cols,
+       .layout = layout,
+       .format = format,
+       .slices = slices},
       MemoryComponent::kAttention, "a weight");
   CHECK(weight.ok());
   weights_.push_back(std::make_unique<PackedWeight>(*std::move(weight)));

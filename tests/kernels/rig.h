@@ -46,7 +46,9 @@ class Rig {
   // values [count, rows, cols]
   const PackedWeight& Weight(int64_t count, int64_t rows, int64_t cols,
                              const Floats& values,
-                             WeightLayout layout = WeightLayout::kPlain);
+                             WeightLayout layout = WeightLayout::kPlain,
+                             WeightFormat format = WeightFormat::kBf16,
+                             int slices = 1);
 
   // Room for what Route decides.
   Routing NewRouting(int64_t T, int64_t E, int64_t K);

@@ -105,15 +105,18 @@ absl::Status TpGroup::Load(const TpGroupOptions& options, int r) {
   ASSIGN_OR_RETURN(rank.backend, options.backends());
   ASSIGN_OR_RETURN(rank.weights,
                    LoadWeights(checkpoint, config_, rank.local, *rank.backend,
-                               {.routed_experts = !offload.has_value()}));
+                               {.routed_experts = !offload.has_value(),
+                                .format = options.format}));
   if (offload.has_value()) {
-    ASSIGN_OR_RETURN(rank.bank,
-                     MappedBank::Create(std::move(checkpoint), config_,
-                                        rank.local, *rank.backend));
+    ASSIGN_OR_RETURN(rank.bank, MappedBank::Create(
+                                    std::move(checkpoint), config_, rank.local,
+                                    *rank.backend, options.format));
     ASSIGN_OR_RETURN(
         rank.experts,
         ExpertCache::Create(*rank.backend, config_, rank.local, *rank.bank,
-                            {.slots = offload->slots, .fetch_threads = 1}));
+                            {.slots = offload->slots,
+                             .fetch_threads = 1,
+                             .format = options.format}));
   } else {
     rank.experts = std::make_unique<ResidentExperts>(rank.weights);
   }

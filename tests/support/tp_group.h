@@ -66,6 +66,7 @@ struct TpGroupOptions {
   BackendFactory backends;  // Called once a rank, in order of ranks.
   StepPlanLimits limits;    // vocab_size is the model's, whatever it says.
   std::optional<Offload> offload = std::nullopt;  // None: resident.
+  WeightFormat format = WeightFormat::kBf16;
 };
 
 // Limits with room for `sequences` lanes of `tokens` tokens each, and for steps

@@ -80,15 +80,40 @@ TEST(PlanJson, HasExactlyThePlansFields) {
   const auto list = nlohmann::json::parse(PlanJson({&plan, 1}));
 
   EXPECT_EQ(list,
-            nlohmann::json::array({{{"tp_size", 2},
-                                    {"moe_mode", "offload"},
-                                    {"experts_bytes", 0},
-                                    {"kv_cache_bytes", plan.kv_cache_bytes},
-                                    {"non_expert_bytes", plan.non_expert_bytes},
-                                    {"state_bytes", plan.state_bytes},
-                                    {"expert_slots_bytes", 3 * kGiB},
-                                    {"kv_tokens", plan.kv_tokens},
-                                    {"state_slots", 25}}}));
+            nlohmann::json::array(
+                {{{"tp_size", 2},
+                  {"moe_mode", "offload"},
+                  {"experts_bytes", 0},
+                  {"kv_cache_bytes", plan.kv_cache_bytes},
+                  {"non_expert_bytes", plan.non_expert_bytes},
+                  {"state_bytes", plan.state_bytes},
+                  {"expert_slots_bytes", 3 * kGiB},
+                  {"kv_tokens", plan.kv_tokens},
+                  {"state_slots", 25},
+                  {"expert_slots", 1024},
+                  {"fetched_bytes_per_token", plan.fetched_bytes_per_token},
+                  {"read_bytes_per_token", plan.read_bytes_per_token}}}));
+}
+
+TEST(PlanJson, TellsTokensASecondWhereTheDiskIsKnown) {
+  const MemoryPlan plan = PlanOf(2, MoeMode::kOffload);
+
+  const auto list = nlohmann::json::parse(PlanJson({&plan, 1}, 2.5));
+
+  EXPECT_DOUBLE_EQ(list[0]["tokens_per_second"].get<double>(),
+                   2.5e9 / static_cast<double>(plan.read_bytes_per_token));
+}
+
+TEST(PlanTable, TellsWhatATokenFetchesInOffload) {
+  const MemoryPlan plans[] = {PlanOf(2, MoeMode::kOffload)};
+
+  const std::string text =
+      PlanTable(plans, RequestOf(2, MoeMode::kOffload), /*read_gbps=*/3);
+
+  EXPECT_THAT(text,
+              HasSubstr("TP 2, 1024 slots: at uniform routing a token "
+                        "fetches 864.00 MiB into each card, 1.69 GiB "
+                        "from the bank: at most 1.66 tokens/s at 3 GB/s"));
 }
 
 TEST(PlanJson, IsAnEmptyListWithoutPlans) { EXPECT_EQ(PlanJson({}), "[]\n"); }

@@ -10,7 +10,8 @@
 
 namespace phalanx {
 
-// How far a load has come, in bytes of bf16 that the rank will hold.
+// How far a load has come, in bytes of bf16 that are put together and packed,
+// whatever the format they are then held in: what takes the time.
 struct LoadProgress {
   int64_t done_bytes = 0;
   int64_t total_bytes = 0;

@@ -61,15 +61,21 @@ absl::Status WeightLoader::LoadVocabulary() {
                    AllocatePlain(rows * hidden * 2, MemoryComponent::kEmbedding,
                                  "embed_tokens"));
   weights_.embed = MakeTensor(data, DType::kBf16, rows, hidden);
+  weights_.non_expert_bytes += embed.piece_bytes();
   AddEmbeddingRows(embed);
-  // Tied weights are one tensor of the file: counted once, and held in both
-  // layouts.
   const MatrixPiece lm_head =
       config_.tie_word_embeddings ? embed : Piece(kLmHead, -1);
-  return LoadPacked(
-      "lm_head",
-      {.rows = rows, .cols = hidden, .component = MemoryComponent::kLmHead},
-      {&lm_head, 1}, &weights_.lm_head);
+  RETURN_IF_ERROR(LoadPacked("lm_head",
+                             {.role = kLmHead,
+                              .rows = rows,
+                              .cols = hidden,
+                              .component = MemoryComponent::kLmHead},
+                             {&lm_head, 1}, &weights_.lm_head));
+  // Tied weights of one format are one tensor of the file: counted once, and
+  // held in both layouts.
+  if (config_.tie_word_embeddings && options_.format == WeightFormat::kBf16)
+    weights_.non_expert_bytes -= embed.piece_bytes();
+  return absl::OkStatus();
 }
 
 // Some at a time, so that progress shows and read pages do not gather. Padding
@@ -124,12 +130,9 @@ absl::Status WeightLoader::LoadLayer(int layer) {
   return LoadMoe(layer, &out.feed_forward.emplace<MoeWeights>());
 }
 
-MatrixPiece WeightLoader::Piece(TensorRole role, int layer, int expert) {
-  MatrixPiece piece = MakePiece(table_.at(role, layer, expert),
-                                table_.scales(role, layer, expert),
-                                SliceOf(role, config_, shape_));
-  weights_.non_expert_bytes += piece.piece_bytes();
-  return piece;
+MatrixPiece WeightLoader::Piece(TensorRole role, int layer) const {
+  return MakePiece(table_.at(role, layer), table_.scales(role, layer, -1),
+                   SliceOf(role, config_, shape_));
 }
 
 absl::Status WeightLoader::LoadPlain(TensorRole role, int layer, Fold fold,
@@ -156,11 +159,20 @@ absl::Status WeightLoader::LoadPlain(TensorRole role, int layer, Fold fold,
 absl::Status WeightLoader::LoadPacked(absl::string_view what, MatrixSize size,
                                       std::span<const MatrixPiece> pieces,
                                       PackedWeight* out) {
-  ASSIGN_OR_RETURN(
-      *out, backend_.AllocateWeight(
-                {.rows = size.rows, .cols = size.cols, .layout = size.layout},
-                size.component, what));
-  jobs_.Add(out->share_bytes(),
+  const WeightShape shape = {.rows = size.rows,
+                             .cols = size.cols,
+                             .layout = size.layout,
+                             .format = MayBeQuantised(size.role)
+                                           ? options_.format
+                                           : WeightFormat::kBf16,
+                             .slices = SlicesOf(size.role, shape_)};
+  ASSIGN_OR_RETURN(*out, backend_.AllocateWeight(shape, size.component, what));
+  // Without the rows that pad a vocabulary.
+  WeightShape stored = shape;
+  stored.rows = 0;
+  for (const MatrixPiece& piece : pieces) stored.rows += piece.piece_rows();
+  weights_.non_expert_bytes += stored.share_bytes();
+  jobs_.Add(shape.rows * shape.cols * 2,
             [this, out, pieces = std::vector(pieces.begin(), pieces.end())](
                 LoadJobs::Scratch* scratch) {
               backend_.PackWeight(

@@ -3,6 +3,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/weight_format.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/load_jobs.h"
 #include "worker/checkpoint/model_config.h"
@@ -14,6 +15,9 @@ struct LoadOptions {
   // False where a bank holds the routed experts (worker/experts): then
   // MoeWeights::experts_* stay empty.
   bool routed_experts = true;
+  // What the large matrices are held in (MayBeQuantised). Quantised as they are
+  // packed, from bf16, which FP8 becomes first.
+  WeightFormat format = WeightFormat::kBf16;
   // How many put matrices together at once, and whom they tell.
   LoadJobs::RunOptions run = {};
 };
@@ -26,7 +30,8 @@ struct LoadOptions {
 // with.
 //
 // DATA_LOSS lists all tensors that are missing, unexpected or mis-shaped;
-// RESOURCE_EXHAUSTED comes from the backend and names the weight; CANCELLED
+// RESOURCE_EXHAUSTED comes from the backend and names the weight, and so does
+// UNIMPLEMENTED for a format that it has no products for; CANCELLED
 // follows options.run.stop, at the next matrix. Call from the
 // thread that may call Allocate; the result must die before the backend, and
 // does not need the checkpoint any more.

@@ -135,6 +135,49 @@ bool MayBeFp8(TensorRole role) {
   }
 }
 
+bool MayBeQuantised(TensorRole role) {
+  switch (role) {
+    case kLmHead:
+    case kQProj:
+    case kKProj:
+    case kVProj:
+    case kOProj:
+    case kInProjQkv:
+    case kInProjZ:
+    case kInProjQkvz:
+    case kOutProj:
+    case kExpertsGateUp:
+    case kExpertsDown:
+    case kExpertGate:
+    case kExpertUp:
+    case kExpertDown:
+    case kSharedGateProj:
+    case kSharedUpProj:
+    case kSharedDownProj:
+    case kMlpGateProj:
+    case kMlpUpProj:
+    case kMlpDownProj:
+      return true;
+    default:
+      return false;
+  }
+}
+
+int SlicesOf(TensorRole role, const LocalShape& shape) {
+  switch (role) {
+    case kOProj:
+    case kOutProj:
+    case kMlpDownProj:
+      return shape.slices;
+    case kExpertsDown:
+    case kExpertDown:
+    case kSharedDownProj:
+      return shape.moe_slices;
+    default:
+      return 1;
+  }
+}
+
 std::vector<int64_t> ScaleShape(TensorRole role, const ModelConfig& config) {
   CHECK(MayBeFp8(role));
   std::vector<int64_t> shape = ExpectedShape(role, config);

@@ -37,6 +37,15 @@ bool IsAllowedType(TensorRole role, StoredType type);
 // multipliers: those of the layers, each expert on its own.
 bool MayBeFp8(TensorRole role);
 
+// True for matrices that a rank holds in the format it runs in (kernels/
+// weight_format.h): the large ones. All else stays bf16 or f32: routers, gates,
+// b, a, embeddings.
+bool MayBeQuantised(TensorRole role);
+
+// Slices of the role's contraction on this rank (design.md section 3, rule 1):
+// its share of 8 where ranks share the columns, else 1.
+int SlicesOf(TensorRole role, const LocalShape& shape);
+
 // Of the multipliers of a matrix that may be FP8.
 std::vector<int64_t> ScaleShape(TensorRole role, const ModelConfig& config);
 

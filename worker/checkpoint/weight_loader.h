@@ -1,6 +1,7 @@
 #ifndef PHALANX_WORKER_CHECKPOINT_WEIGHT_LOADER_H_
 #define PHALANX_WORKER_CHECKPOINT_WEIGHT_LOADER_H_
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,10 @@ class WeightLoader {
   absl::StatusOr<Weights> Load();
 
  private:
+  // `role` is that of any of its pieces: they are alike in what it decides,
+  // which is format and slices.
   struct MatrixSize {
+    TensorRole role = TensorRole::kLmHead;
     int64_t rows = 0;
     int64_t cols = 0;
     WeightLayout layout = WeightLayout::kPlain;
@@ -50,18 +54,26 @@ class WeightLoader {
   absl::Status LoadLayer(int layer);
   absl::Status LoadAttention(int layer, AttentionWeights* out);
   absl::Status LoadGdn(int layer, GdnWeights* out);
-  // Rows q | k | v | z | b | a, from either layout.
-  std::vector<MatrixPiece> InProjPieces(int layer);
+  // From either layout of files.
+  struct GdnPieces {
+    std::vector<MatrixPiece> qkvz;  // Rows q | k | v | z.
+    std::vector<MatrixPiece> ba;    // Rows b | a.
+  };
+  GdnPieces InProjPieces(int layer);
+  // Rows that are stored key head by key head, `sizes` of each part: a piece a
+  // part.
+  std::vector<MatrixPiece> PartsByKeyHead(TensorRole role, int layer,
+                                          std::initializer_list<int64_t> sizes);
   absl::Status LoadMoe(int layer, MoeWeights* out);
   absl::Status LoadMlp(int layer, MlpWeights* out);
   absl::Status LoadExperts(int layer, MoeWeights* out);
 
-  // This rank's piece of a tensor, counted as part of its share.
-  MatrixPiece Piece(TensorRole role, int layer, int expert = -1);
+  // This rank's piece of a tensor.
+  MatrixPiece Piece(TensorRole role, int layer) const;
   // The tensor's slice in f32, in the backend's memory, at once.
   absl::Status LoadPlain(TensorRole role, int layer, Fold fold, Tensor* out);
-  // One matrix made of the pieces below each other; `out` must stay where it
-  // is.
+  // One matrix made of the pieces below each other, counted as part of the
+  // rank's share; `out` must stay where it is.
   absl::Status LoadPacked(absl::string_view what, MatrixSize size,
                           std::span<const MatrixPiece> pieces,
                           PackedWeight* out);

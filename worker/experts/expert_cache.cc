@@ -54,6 +54,7 @@ class ExpertCache::Work {
       : backend_(backend),
         layers_(config.num_layers()),
         experts_(config.num_experts),
+        experts_per_token_(config.num_experts_per_tok),
         bank_(bank),
         observer_(observer),
         table_(slots, layers_, experts_),
@@ -62,7 +63,7 @@ class ExpertCache::Work {
         offsets_(static_cast<size_t>(experts_) + 1) {}
   ~Work();
 
-  absl::Status Allocate(const ModelConfig& config, const LocalShape& shape);
+  absl::Status Allocate(const ExpertShapes& shapes);
   absl::Status StartThreads(int count);
 
   void Begin(int layer, const Routing& routing);
@@ -81,7 +82,7 @@ class ExpertCache::Work {
     bool counts = true;
   };
 
-  std::vector<int> ReadNeeds(const Routing& routing);
+  std::vector<int> ReadNeeds(int layer, const Routing& routing);
   void ForgetLastLayer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Pins what `needs` names, taking slots for what is not there; the latter.
   std::vector<ExpertId> QueueNeeds(int layer, const std::vector<int>& needs)
@@ -99,6 +100,7 @@ class ExpertCache::Work {
   Backend& backend_;
   const int64_t layers_;
   const int64_t experts_;
+  const int64_t experts_per_token_;
   const ExpertBank& bank_;
   FetchObserver* const observer_;
   const MonotonicClock clock_;
@@ -127,6 +129,7 @@ class ExpertCache::Work {
   std::atomic<int64_t> hits_{0};
   std::atomic<int64_t> fetches_{0};
   std::atomic<int64_t> fetched_bytes_{0};
+  std::atomic<int64_t> tokens_{0};
   std::atomic<double> imbalance_{0};
 
   std::vector<std::thread> threads_;
@@ -141,12 +144,11 @@ ExpertCache::Work::~Work() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-absl::Status ExpertCache::Work::Allocate(const ModelConfig& config,
-                                         const LocalShape& shape) {
+absl::Status ExpertCache::Work::Allocate(const ExpertShapes& shapes) {
   const int64_t row_bytes =
       RoundUp(experts_, kPlaceAlignment) * int64_t{sizeof(int32_t)};
-  ASSIGN_OR_RETURN(slots_, AllocateExpertSlots(backend_, config, shape,
-                                               table_.slots(), "expert slots"));
+  ASSIGN_OR_RETURN(slots_,
+                   AllocateExpertSlots(backend_, shapes, "expert slots"));
   ASSIGN_OR_RETURN(
       places_storage_,
       backend_.Allocate(layers_ * row_bytes, MemoryComponent::kExpertSlots,
@@ -168,7 +170,7 @@ absl::Status ExpertCache::Work::StartThreads(int count) {
 void ExpertCache::Work::Begin(int layer, const Routing& routing) {
   // Blocks until the routing is computed, and so all that was enqueued before
   // it: nobody reads the last layer's slots any more.
-  const std::vector<int> needs = ReadNeeds(routing);
+  const std::vector<int> needs = ReadNeeds(layer, routing);
   const bool most = static_cast<int64_t>(needs.size()) * kMostDenominator >=
                     experts_ * kMostNumerator;
   std::vector<ExpertId> absent;
@@ -188,7 +190,8 @@ void ExpertCache::Work::Begin(int layer, const Routing& routing) {
   for (const ExpertId id : absent) bank_.WillNeed(id.layer, id.expert);
 }
 
-std::vector<int> ExpertCache::Work::ReadNeeds(const Routing& routing) {
+std::vector<int> ExpertCache::Work::ReadNeeds(int layer,
+                                              const Routing& routing) {
   CHECK(routing.offsets.dims[0] == experts_ + 1);
   backend_.Download(routing.offsets, offsets_.data());
   std::vector<int> needs;
@@ -200,9 +203,12 @@ std::vector<int> ExpertCache::Work::ReadNeeds(const Routing& routing) {
   }
   const double mean =
       static_cast<double>(offsets_.back()) / static_cast<double>(experts_);
-  if (counting())
-    imbalance_.store(mean > 0 ? most_tokens / mean : 0,
-                     std::memory_order_relaxed);
+  if (!counting()) return needs;
+  imbalance_.store(mean > 0 ? most_tokens / mean : 0,
+                   std::memory_order_relaxed);
+  if (layer == 0)
+    tokens_.fetch_add(offsets_.back() / experts_per_token_,
+                      std::memory_order_relaxed);
   return needs;
 }
 
@@ -354,6 +360,7 @@ ExpertCacheCounters ExpertCache::Work::counters() const {
           .hits = hits_.load(kRelaxed),
           .fetches = fetches_.load(kRelaxed),
           .fetched_bytes = fetched_bytes_.load(kRelaxed),
+          .tokens = tokens_.load(kRelaxed),
           .imbalance = imbalance_.load(kRelaxed)};
 }
 
@@ -365,7 +372,8 @@ absl::StatusOr<std::unique_ptr<ExpertCache>> ExpertCache::Create(
   const int64_t slots =
       std::min(cache.slots, config.num_layers() * config.num_experts);
   auto work = std::make_unique<Work>(backend, config, bank, slots, observer);
-  RETURN_IF_ERROR(work->Allocate(config, shape));
+  RETURN_IF_ERROR(
+      work->Allocate(ExpertShapesOf(config, shape, cache.format, slots)));
   RETURN_IF_ERROR(work->StartThreads(cache.fetch_threads));
   return std::unique_ptr<ExpertCache>(new ExpertCache(std::move(work)));
 }

@@ -15,6 +15,7 @@ namespace phalanx {
 struct ExpertCacheConfig {
   int64_t slots = 0;  // At least num_experts: a layer in flight always fits.
   int fetch_threads = 1;
+  WeightFormat format = WeightFormat::kBf16;  // Of the slots.
 };
 
 // Of the steps that count. A lookup is one expert that one layer of one step
@@ -25,7 +26,22 @@ struct ExpertCacheCounters {
   int64_t hits = 0;           // Lookups that found their expert in its slot.
   int64_t fetches = 0;        // Lookups that did not.
   int64_t fetched_bytes = 0;  // Prefetched ones included.
+  int64_t tokens = 0;         // That went through the first layer.
   double imbalance = 0;  // Of the last layer: most tokens of an expert / mean.
+
+  // 0 before the first lookup.
+  double hit_ratio() const {
+    const int64_t lookups = hits + fetches;
+    return lookups == 0
+               ? 0
+               : static_cast<double>(hits) / static_cast<double>(lookups);
+  }
+  // Of all steps together; prefill shares a fetch between many tokens.
+  double fetched_bytes_per_token() const {
+    return tokens == 0 ? 0
+                       : static_cast<double>(fetched_bytes) /
+                             static_cast<double>(tokens);
+  }
 };
 
 // Sees each fetch that counts end, from a fetch thread: for metrics.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "common/status.h"
+#include "worker/checkpoint/expert_shapes.h"
 
 namespace phalanx {
 namespace {
@@ -32,21 +33,22 @@ int64_t StoredBytes(const TensorTable& table, const ModelConfig& config) {
 
 absl::StatusOr<std::unique_ptr<MappedBank>> MappedBank::Create(
     Checkpoint checkpoint, const ModelConfig& config, const LocalShape& shape,
-    Backend& backend) {
+    Backend& backend, WeightFormat format) {
   ASSIGN_OR_RETURN(TensorTable table, TensorTable::Match(checkpoint, config));
   return std::unique_ptr<MappedBank>(new MappedBank(
-      std::move(checkpoint), std::move(table), config, shape, backend));
+      std::move(checkpoint), std::move(table), config, shape, backend, format));
 }
 
 MappedBank::MappedBank(Checkpoint checkpoint, TensorTable table,
                        const ModelConfig& config, const LocalShape& shape,
-                       Backend& backend)
+                       Backend& backend, WeightFormat format)
     : checkpoint_(std::move(checkpoint)),
       config_(config),
       shape_(shape),
       table_(std::move(table)),
       reader_(table_, config_, shape_),
       backend_(backend),
+      expert_bytes_(ExpertShapesOf(config, shape, format, 1).share_bytes()),
       bytes_(StoredBytes(table_, config_)) {}
 
 void MappedBank::Fetch(int layer, int expert, int64_t slot,
@@ -60,11 +62,6 @@ void MappedBank::Fetch(int layer, int expert, int64_t slot,
 
 void MappedBank::WillNeed(int layer, int expert) const {
   reader_.WillNeed(layer, expert);
-}
-
-int64_t MappedBank::expert_bytes() const {
-  return 3 * shape_.expert_width * config_.hidden_size *
-         ElementBytes(DType::kBf16);
 }
 
 }  // namespace phalanx

@@ -15,29 +15,29 @@
 namespace phalanx {
 
 // The mapped checkpoint itself as a bank: a fetch cuts this rank's share out,
-// makes bf16 of FP8 and packs it. Its pages are the system's to keep or drop,
-// so it may be larger than memory. Every thread that fetches keeps scratch of
-// at most one matrix.
+// makes bf16 of FP8, quantises where the slots are int8 or int4, and packs it.
+// Its pages are the system's to keep or drop, so it may be larger than memory.
+// Every thread that fetches keeps scratch of at most one matrix.
 class MappedBank final : public ExpertBank {
  public:
   // Takes the checkpoint over; the backend outlives the bank. DATA_LOSS where
   // the checkpoint is not what config asks for (TensorTable::Match).
   static absl::StatusOr<std::unique_ptr<MappedBank>> Create(
       Checkpoint checkpoint, const ModelConfig& config, const LocalShape& shape,
-      Backend& backend);
+      Backend& backend, WeightFormat format = WeightFormat::kBf16);
 
   void Fetch(int layer, int expert, int64_t slot,
              ExpertSlots& slots) const override;
   void WillNeed(int layer, int expert) const override;
-  // As bf16, whatever is stored.
-  int64_t expert_bytes() const override;
+  // As the slots hold it, whatever is stored.
+  int64_t expert_bytes() const override { return expert_bytes_; }
   // Of the files, whole experts: all ranks of the host map the same.
   int64_t bytes() const override { return bytes_; }
 
  private:
   MappedBank(Checkpoint checkpoint, TensorTable table,
              const ModelConfig& config, const LocalShape& shape,
-             Backend& backend);
+             Backend& backend, WeightFormat format);
 
   const Checkpoint checkpoint_;
   const ModelConfig config_;
@@ -45,6 +45,7 @@ class MappedBank final : public ExpertBank {
   const TensorTable table_;
   const ExpertReader reader_;
   Backend& backend_;
+  const int64_t expert_bytes_;
   const int64_t bytes_;
 };
 

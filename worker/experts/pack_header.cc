@@ -38,15 +38,17 @@ int64_t PackKey::offset(int64_t layer, int64_t expert) const {
 
 std::string PackKey::file_name() const {
   return absl::StrCat(model_digest.substr(0, kDigestDigitsInName), "-",
-                      packed_layout, "-parts", parts, ".experts");
+                      packed_layout, "-", WeightFormatName(format), "-parts",
+                      parts, ".experts");
 }
 
 std::string PackHeader(const PackKey& key) {
   std::string header = absl::StrCat(
       kFormat, "model ", key.model_digest, "\nlayout ", key.packed_layout,
-      "\nlayers ", key.layers, "\nexperts ", key.experts, "\nparts ", key.parts,
-      "\n", SizeLine("gate_up", key.gate_up), SizeLine("down", key.down),
-      "file ", key.file_bytes(), " bytes\n");
+      "\nweights ", WeightFormatName(key.format), "\nlayers ", key.layers,
+      "\nexperts ", key.experts, "\nparts ", key.parts, "\n",
+      SizeLine("gate_up", key.gate_up), SizeLine("down", key.down), "file ",
+      key.file_bytes(), " bytes\n");
   CHECK(header.size() < static_cast<size_t>(kPackHeaderBytes));
   header.resize(static_cast<size_t>(kPackHeaderBytes));
   return header;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "kernels/weight_format.h"
 
 namespace phalanx {
 
@@ -27,7 +28,8 @@ struct PackedSize {
 struct PackKey {
   std::string model_digest;   // ModelDigest.
   std::string packed_layout;  // Backend::packed_layout().
-  int64_t parts = 1;          // LocalShape::moe_parts.
+  WeightFormat format = WeightFormat::kBf16;
+  int64_t parts = 1;  // LocalShape::moe_parts.
   int64_t layers = 0;
   int64_t experts = 0;
   PackedSize gate_up;

@@ -116,11 +116,14 @@ absl::StatusOr<std::unique_ptr<PackedBank>> PackedBank::Create(
                    TensorTable::Match(checkpoint, config));
   ASSIGN_OR_RETURN(const std::vector<LocalShape> parts,
                    AllParts(config, shape.moe_parts));
-  ASSIGN_OR_RETURN(ExpertSlots slots,
-                   AllocateExpertSlots(backend, config, shape, bank.threads,
-                                       "packing experts"));
+  ASSIGN_OR_RETURN(
+      ExpertSlots slots,
+      AllocateExpertSlots(
+          backend, ExpertShapesOf(config, shape, bank.format, bank.threads),
+          "packing experts"));
   const PackKey key = {.model_digest = bank.model_digest,
                        .packed_layout = backend.packed_layout(),
+                       .format = bank.format,
                        .parts = shape.moe_parts,
                        .layers = config.num_layers(),
                        .experts = config.num_experts,

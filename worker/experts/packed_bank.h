@@ -21,6 +21,8 @@ struct PackedBankConfig {
   std::string dir;           // Where the file is, or is to be.
   std::string model_digest;  // ModelDigest of the checkpoint.
   int threads = 1;           // Of making the file.
+  // Of the slots, and so of the file: what is there is ready to compute with.
+  WeightFormat format = WeightFormat::kBf16;
   // While this process makes the file, and only then: before the first expert
   // and after each, by one thread at a time. Bytes of the file.
   std::function<void(const LoadProgress&)> on_progress = nullptr;

@@ -28,6 +28,10 @@ constexpr MetricFacts kLookups = {
 constexpr MetricFacts kFetched = {
     "phalanx_expert_fetched_bytes_total",
     "Bytes fetched from the bank, prefetched ones included."};
+constexpr MetricFacts kCachedTokens = {
+    "phalanx_expert_tokens_total",
+    "Tokens that looked experts up: phalanx_expert_fetched_bytes_total / this "
+    "are the bytes that a token fetched."};
 constexpr MetricFacts kImbalance = {
     "phalanx_expert_load_imbalance_ratio",
     "Most tokens of an expert / the mean, in the layer computed last."};
@@ -85,6 +89,7 @@ void ReadExperts(const ExpertCacheCounters& experts, MetricReadings& readings) {
   readings.Counter(kLookups, Number(experts.fetches), {{"result", "fetched"}});
   readings.Counter(kLookups, 0, {{"result", "host_computed"}});
   readings.Counter(kFetched, Number(experts.fetched_bytes));
+  readings.Counter(kCachedTokens, Number(experts.tokens));
   readings.Gauge(kImbalance, experts.imbalance);
 }
 

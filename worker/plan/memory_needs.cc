@@ -83,10 +83,14 @@ absl::Status AddWeights(const ModelConfig& config, const PlanRequest& request,
   const int64_t whole_bytes = ExpertBytes(config, whole, types.format);
   needs->bank_bytes = all * whole_bytes;
   needs->slot_bytes = expert_bytes;
+  needs->whole_expert_bytes = whole_bytes;
   needs->least_slots = layer;
-  // Twice num_experts whole experts; never more than there are experts.
-  needs->usual_slots =
-      std::clamp(2 * layer * whole_bytes / expert_bytes, layer, all);
+  // The bytes of twice num_experts whole experts of bf16, whatever a slot
+  // holds: so the smaller it is, the more there are. Never more than there are
+  // experts.
+  needs->usual_slots = std::clamp(
+      2 * layer * ExpertBytes(config, whole, HeldFormat::kBf16) / expert_bytes,
+      layer, all);
   needs->most_slots = all;
   if (request.expert_slots > 0)
     needs->least_slots = needs->usual_slots = needs->most_slots =

@@ -21,7 +21,8 @@ struct MemoryNeeds {
   int64_t communicator_bytes = 0;
   int64_t bank_bytes = 0;
 
-  int64_t slot_bytes = 0;  // Of one expert slot; 0 where resident.
+  int64_t slot_bytes = 0;          // Of one expert slot; 0 where resident.
+  int64_t whole_expert_bytes = 0;  // Of all its parts; 0 where resident.
   int64_t least_slots = 0;
   int64_t usual_slots = 0;
   int64_t most_slots = 0;

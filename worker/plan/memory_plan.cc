@@ -1,6 +1,7 @@
 #include "worker/plan/memory_plan.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "common/status.h"
 #include "kernels/sequences.h"
@@ -33,6 +34,17 @@ Pools ShareOut(const MemoryNeeds& needs, int64_t rest) {
       fill(pools.blocks, needs.most_blocks, needs.block_bytes) &&
       fill(pools.slots, needs.most_slots, needs.slot_bytes);
   return pools;
+}
+
+// An expert that was last used i tokens ago is still in its slot if fewer
+// others than there are slots were used since. Where all are equally likely,
+// that is so for slots / experts of the lookups.
+double MissesPerToken(const ModelConfig& config, int64_t slots) {
+  const auto lookups =
+      static_cast<double>(config.num_layers() * config.num_experts_per_tok);
+  const auto all =
+      static_cast<double>(config.num_layers() * config.num_experts);
+  return slots == 0 ? 0 : lookups * (1 - static_cast<double>(slots) / all);
 }
 
 }  // namespace
@@ -85,6 +97,11 @@ absl::StatusOr<MemoryPlan> PlanMemory(const ModelConfig& config,
                plan.kv_tokens);
   plan.expert_slots = pools.slots;
   plan.bank_bytes = needs.bank_bytes;
+  const double misses = MissesPerToken(config, pools.slots);
+  plan.fetched_bytes_per_token =
+      std::llround(misses * static_cast<double>(needs.slot_bytes));
+  plan.read_bytes_per_token =
+      std::llround(misses * static_cast<double>(needs.whole_expert_bytes));
   return plan;
 }
 

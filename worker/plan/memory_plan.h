@@ -48,7 +48,7 @@ struct PlanRequest {
   // Activations and logits of the largest step. 0: within what the ratio
   // leaves out.
   int64_t workspace_bytes = 0;
-  // In offload. 0: the bytes of twice num_experts whole experts, so that
+  // In offload. 0: the bytes of twice num_experts whole experts of bf16, so that
   // prefill can double-buffer a layer; fewer where those do not fit.
   int64_t expert_slots = 0;
   int64_t max_model_len = 0;  // Tokens of one sequence; 0: the model's.
@@ -76,6 +76,11 @@ struct MemoryPlan {
   int64_t longest_context = 0;  // Of one sequence: what is asked, or kv_tokens.
   int64_t expert_slots = 0;     // 0 where resident.
   int64_t bank_bytes = 0;       // Of the host, once for all its cards.
+  // What a token of one stream fetches where every expert is as likely as any
+  // other, once the slots are full; 0 where resident. Real routing favours some
+  // experts, which then stay: it fetches less.
+  int64_t fetched_bytes_per_token = 0;  // Into the slots of one card.
+  int64_t read_bytes_per_token = 0;     // From the bank, for all cards at once.
 
   // What the card holds of all categories together.
   int64_t total() const {

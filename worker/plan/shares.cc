@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/units.h"
+#include "kernels/packed_weight.h"
 #include "worker/checkpoint/tensor_names.h"
 #include "worker/checkpoint/tensor_rules.h"
 
@@ -21,19 +22,24 @@ int64_t CountLayers(const ModelConfig& config, LayerKind kind) {
   return std::count(config.layer_types.begin(), config.layer_types.end(), kind);
 }
 
-// The piece of a tensor that a rank holds: elements, and the blocks of scales
-// that they touch, a block that two ranks share counted for both.
+// The piece of a tensor that a rank holds, of all its dimensions but the last
+// and of the last.
 struct Piece {
-  int64_t elements = 1;
-  int64_t blocks = 1;
+  int64_t rows = 1;
+  int64_t cols = 1;
+  // Of scales that it touches; one that two ranks share counts for both.
+  int64_t fp8_blocks = 1;
+
+  int64_t elements() const { return rows * cols; }
 };
 
 Piece PieceOf(TensorRole role, const ModelConfig& config,
               const LocalShape& local) {
   const std::vector<int64_t> shape = ExpectedShape(role, config);
   const TensorSlice slice = SliceOf(role, config, local);
+  const int last = static_cast<int>(shape.size()) - 1;
   Piece piece;
-  for (int dim = 0; dim < static_cast<int>(shape.size()); ++dim) {
+  for (int dim = 0; dim <= last; ++dim) {
     const Range whole{0, shape[static_cast<size_t>(dim)]};
     const std::vector<Range> ranges =
         slice.dim == dim ? slice.ranges : std::vector<Range>{whole};
@@ -43,8 +49,8 @@ Piece PieceOf(TensorRole role, const ModelConfig& config,
       elements += range.size();
       blocks += CeilDivide(range.end, kFp8Block) - range.begin / kFp8Block;
     }
-    piece.elements *= elements;
-    piece.blocks *= blocks;
+    (dim == last ? piece.cols : piece.rows) *= elements;
+    piece.fp8_blocks *= blocks;
   }
   return piece;
 }
@@ -52,19 +58,13 @@ Piece PieceOf(TensorRole role, const ModelConfig& config,
 // Counts one rank's slices of tensors.
 class Counter {
  public:
-  Counter(const ModelConfig& config, const LocalShape& local,
-          WeightFormat format)
+  Counter(const ModelConfig& config, const LocalShape& local, HeldFormat format)
       : config_(config), local_(local), format_(format) {}
 
-  // Matrices that a quantised release stores in fp8.
+  // Matrices that are held in the format.
   int64_t Matrices(std::initializer_list<TensorRole> roles) const {
     int64_t bytes = 0;
-    for (const TensorRole role : roles) {
-      const Piece piece = PieceOf(role, config_, local_);
-      bytes += format_ == WeightFormat::kFp8
-                   ? piece.elements + piece.blocks * kBf16Bytes
-                   : piece.elements * kBf16Bytes;
-    }
+    for (const TensorRole role : roles) bytes += Matrix(role);
     return bytes;
   }
 
@@ -73,17 +73,45 @@ class Counter {
                 int64_t element_bytes = kBf16Bytes) const {
     int64_t bytes = 0;
     for (const TensorRole role : roles)
-      bytes += PieceOf(role, config_, local_).elements * element_bytes;
+      bytes += PieceOf(role, config_, local_).elements() * element_bytes;
     return bytes;
   }
 
  private:
+  int64_t Matrix(TensorRole role) const {
+    const Piece piece = PieceOf(role, config_, local_);
+    if (format_ == HeldFormat::kFp8)
+      return piece.elements() + piece.fp8_blocks * kBf16Bytes;
+    return WeightShape{.rows = piece.rows,
+                       .cols = piece.cols,
+                       .format = static_cast<WeightFormat>(format_),
+                       .slices = SlicesOf(role, local_)}
+        .share_bytes();
+  }
+
   const ModelConfig& config_;
   const LocalShape& local_;
-  const WeightFormat format_;
+  const HeldFormat format_;
 };
 
 }  // namespace
+
+static_assert(static_cast<int>(HeldFormat::kBf16) ==
+                  static_cast<int>(WeightFormat::kBf16) &&
+              static_cast<int>(HeldFormat::kInt8) ==
+                  static_cast<int>(WeightFormat::kInt8) &&
+              static_cast<int>(HeldFormat::kInt4) ==
+                  static_cast<int>(WeightFormat::kInt4));
+
+const char* HeldFormatName(HeldFormat format) {
+  return format == HeldFormat::kFp8
+             ? "fp8"
+             : WeightFormatName(static_cast<WeightFormat>(format));
+}
+
+HeldFormat HeldAs(WeightFormat format) {
+  return static_cast<HeldFormat>(format);
+}
 
 GdnVectorBytes GdnVectorBytesOf(const Checkpoint& checkpoint) {
   GdnVectorBytes bytes = {.a_log = 0, .dt_bias = 0, .norm = 0};
@@ -100,14 +128,27 @@ GdnVectorBytes GdnVectorBytesOf(const Checkpoint& checkpoint) {
   return bytes;
 }
 
+namespace {
+
+// The head beside the embedding.
+int64_t HeadBytes(const ModelConfig& config, const LocalShape& local,
+                  const WeightTypes& types) {
+  const bool quantised =
+      types.format == HeldFormat::kInt8 || types.format == HeldFormat::kInt4;
+  if (config.tie_word_embeddings && !quantised) return 0;
+  const Counter count(config, local, types.format);
+  return quantised ? count.Matrices({kLmHead}) : count.Plain({kLmHead});
+}
+
+}  // namespace
+
 NonExpertShare NonExpertShareOf(const ModelConfig& config,
                                 const LocalShape& local,
                                 const WeightTypes& types) {
   const Counter count(config, local, types.format);
   const int64_t layers = config.num_layers();
   NonExpertShare share;
-  share.vocabulary = count.Plain({kEmbed}) +
-                     (config.tie_word_embeddings ? 0 : count.Plain({kLmHead}));
+  share.vocabulary = count.Plain({kEmbed}) + HeadBytes(config, local, types);
   share.attention = CountLayers(config, LayerKind::kFullAttention) *
                     (count.Matrices({kQProj, kKProj, kVProj, kOProj}) +
                      count.Plain({kQNorm, kKNorm}));
@@ -132,7 +173,7 @@ NonExpertShare NonExpertShareOf(const ModelConfig& config,
 }
 
 int64_t ExpertBytes(const ModelConfig& config, const LocalShape& local,
-                    WeightFormat format) {
+                    HeldFormat format) {
   return Counter(config, local, format)
       .Matrices({kExpertGate, kExpertUp, kExpertDown});
 }

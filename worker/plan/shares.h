@@ -9,15 +9,19 @@
 #include <cstdint>
 
 #include "kernels/tensor.h"
+#include "kernels/weight_format.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/model_config.h"
 
 namespace phalanx {
 
-// What the large matrices are stored and held in. kFp8: one byte an element and
-// a bf16 scale for each block of 128 x 128 (model_spec.md 3.3); tables, norms,
-// routers, b, a and the convolution stay bf16.
-enum class WeightFormat : uint8_t { kBf16, kFp8 };
+// What the large matrices are held in. kInt8, kInt4: those that
+// MayBeQuantised, with a bf16 scale a group (kernels/weight_format.h). kFp8,
+// which no backend holds yet: one byte an element and a bf16 scale for each
+// block of 128 x 128 (model_spec.md 3.3); the head stays bf16 as well.
+enum class HeldFormat : uint8_t { kBf16, kInt8, kInt4, kFp8 };
+const char* HeldFormatName(HeldFormat format);  // As --weights spells it.
+HeldFormat HeldAs(WeightFormat format);
 
 // Bytes of an element of the three vectors of a GDN layer that releases store
 // in different types. The defaults are those of the unit table.
@@ -32,13 +36,14 @@ GdnVectorBytes GdnVectorBytesOf(const Checkpoint& checkpoint);
 
 // How weights are counted.
 struct WeightTypes {
-  WeightFormat format = WeightFormat::kBf16;
+  HeldFormat format = HeldFormat::kBf16;
   GdnVectorBytes gdn = {};
 };
 
 // All but the routed experts, over all layers.
 struct NonExpertShare {
-  int64_t vocabulary = 0;  // embed_tokens and lm_head; once where tied.
+  // embed_tokens and lm_head; once where tied and of one format.
+  int64_t vocabulary = 0;
   int64_t attention = 0;
   int64_t gdn = 0;
   int64_t shared_experts = 0;
@@ -57,7 +62,7 @@ NonExpertShare NonExpertShareOf(const ModelConfig& config,
 
 // One routed expert of one layer; 0 in a dense model.
 int64_t ExpertBytes(const ModelConfig& config, const LocalShape& local,
-                    WeightFormat format);
+                    HeldFormat format);
 
 // Keys and values of one token in all attention layers.
 int64_t KvTokenBytes(const ModelConfig& config, const LocalShape& local,

@@ -144,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{{"phalanx", "plan", "--moe-mode", "auto"}, "--moe-mode"},
         Refusal{{"phalanx", "plan", "--offload-bank", "half"},
                 "--offload-bank"},
-        Refusal{{"phalanx", "plan", "--weights", "int4"}, "--weights"}));
+        Refusal{{"phalanx", "plan", "--weights", "int5"}, "--weights"}));
 
 // `plan`, which is the worker's.
 

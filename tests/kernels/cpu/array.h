@@ -79,6 +79,7 @@ inline Array<int32_t> Ints(const std::vector<int32_t>& values) {
 // The instruction sets that this machine can run.
 inline std::vector<Isa> TestIsas() {
   std::vector<Isa> isas = {Isa::kPortable};
+  if (DetectCpu().avx2) isas.push_back(Isa::kAvx2);
   if (DetectCpu().avx512) isas.push_back(Isa::kAvx512);
   return isas;
 }

@@ -15,6 +15,7 @@ CpuFeatures EmeraldRapids() {
   cpu.name = "Xeon";
   cpu.family = 6;
   cpu.model = 207;
+  cpu.avx2 = true;
   cpu.avx512 = true;
   cpu.avx512_bf16 = true;
   return cpu;
@@ -25,6 +26,7 @@ CpuFeatures Zen(int family, bool avx512) {
   cpu.vendor = "AuthenticAMD";
   cpu.name = "EPYC";
   cpu.family = family;
+  cpu.avx2 = true;
   cpu.avx512 = avx512;
   cpu.avx512_bf16 = avx512;
   return cpu;
@@ -32,11 +34,13 @@ CpuFeatures Zen(int family, bool avx512) {
 
 TEST(ChooseIsa, TakesTheBestTheProcessorHas) {
   EXPECT_EQ(*ChooseIsa(EmeraldRapids(), nullptr), Isa::kAvx512);
-  EXPECT_EQ(*ChooseIsa(Zen(0x17, false), nullptr), Isa::kPortable);
+  EXPECT_EQ(*ChooseIsa(Zen(0x17, false), nullptr), Isa::kAvx2);
+  EXPECT_EQ(*ChooseIsa(CpuFeatures(), nullptr), Isa::kPortable);
 }
 
 TEST(ChooseIsa, TakesALowerOneThatIsForced) {
   EXPECT_EQ(*ChooseIsa(EmeraldRapids(), "portable"), Isa::kPortable);
+  EXPECT_EQ(*ChooseIsa(EmeraldRapids(), "avx2"), Isa::kAvx2);
 }
 
 TEST(ChooseIsa, TakesAnEmptyValueAsNone) {
@@ -50,9 +54,10 @@ TEST(ChooseIsa, RefusesOneThatTheProcessorLacks) {
 }
 
 TEST(ChooseIsa, RefusesAnUnknownName) {
-  EXPECT_THAT(ChooseIsa(EmeraldRapids(), "avx9"),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("\"avx9\"; must be avx512 or portable")));
+  EXPECT_THAT(
+      ChooseIsa(EmeraldRapids(), "avx9"),
+      StatusIs(absl::StatusCode::kInvalidArgument,
+               HasSubstr("\"avx9\"; must be avx512, avx2 or portable")));
 }
 
 TEST(ChooseKernelFamily, IsBf16DotOnZen4And5) {
@@ -63,7 +68,7 @@ TEST(ChooseKernelFamily, IsBf16DotOnZen4And5) {
 }
 
 TEST(ChooseKernelFamily, IsFmaOnZen3) {
-  EXPECT_EQ(ChooseKernelFamily(Zen(0x19, false), Isa::kPortable),
+  EXPECT_EQ(ChooseKernelFamily(Zen(0x19, false), Isa::kAvx2),
             KernelFamily::kFma);
 }
 

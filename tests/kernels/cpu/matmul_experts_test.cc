@@ -181,7 +181,7 @@ TEST_P(ExpertsTest, ThreadsDoNotMatterToDown) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ExpertsTest,
-                         testing::Values(kPortableFma, kAvx512Fma,
+                         testing::Values(kPortableFma, kAvx2Fma, kAvx512Fma,
                                          kAvx512Bf16Dot),
                          KindName);
 
@@ -230,7 +230,8 @@ TEST_P(FmaExpertsTest, DownHasTheBitsOfThePortableKernels) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, FmaExpertsTest,
-                         testing::Values(kPortableFma, kAvx512Fma), KindName);
+                         testing::Values(kPortableFma, kAvx2Fma, kAvx512Fma),
+                         KindName);
 
 }  // namespace
 }  // namespace phalanx

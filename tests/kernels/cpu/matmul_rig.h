@@ -26,13 +26,13 @@ struct CpuKind {
 };
 
 inline const CpuKind kPortableFma = {Isa::kPortable, KernelFamily::kFma};
+inline const CpuKind kAvx2Fma = {Isa::kAvx2, KernelFamily::kFma};
 inline const CpuKind kAvx512Fma = {Isa::kAvx512, KernelFamily::kFma};
 inline const CpuKind kAvx512Bf16Dot = {Isa::kAvx512, KernelFamily::kBf16Dot};
 
 inline bool CanRun(const CpuKind& kind) {
   const CpuFeatures cpu = DetectCpu();
-  return (kind.isa == Isa::kPortable || cpu.avx512) &&
-         Supports(cpu, kind.isa, kind.family);
+  return Supports(cpu, kind.isa, kind.family);
 }
 
 inline std::string KindName(const testing::TestParamInfo<CpuKind>& info) {

@@ -203,7 +203,7 @@ TEST_P(MatMulTest, NoRowsDoNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, MatMulTest,
-                         testing::Values(kPortableFma, kAvx512Fma,
+                         testing::Values(kPortableFma, kAvx2Fma, kAvx512Fma,
                                          kAvx512Bf16Dot),
                          KindName);
 
@@ -247,7 +247,8 @@ TEST_P(FmaTest, EachSliceIsAChainAndTheSlicesATree) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, FmaTest,
-                         testing::Values(kPortableFma, kAvx512Fma), KindName);
+                         testing::Values(kPortableFma, kAvx2Fma, kAvx512Fma),
+                         KindName);
 
 }  // namespace
 }  // namespace phalanx

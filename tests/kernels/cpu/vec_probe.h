@@ -33,6 +33,9 @@ struct VecProbe {
 namespace portable {
 const VecProbe& Probe();
 }
+namespace avx2 {
+const VecProbe& Probe();
+}
 namespace avx512 {
 const VecProbe& Probe();
 }

@@ -37,6 +37,7 @@ const Function kFunctions[] = {
 
 std::vector<const VecProbe*> Probes() {
   std::vector<const VecProbe*> probes = {&portable::Probe()};
+  if (DetectCpu().avx2) probes.push_back(&avx2::Probe());
   if (DetectCpu().avx512) probes.push_back(&avx512::Probe());
   return probes;
 }

@@ -10,11 +10,14 @@
 #include "absl/strings/str_cat.h"
 #include "common/check.h"
 #include "kernels/backend.h"
+#include "kernels/quantise.h"
 
 namespace phalanx {
 
-// Host memory, packed weights stored as plain rows, no operations: shows a test
-// what the loader handed over, row by row.
+// Host memory, no operations: shows a test what the loader handed over, row by
+// row. Packed weights are plain rows; quantised ones are a matrix's codes
+// [rows, cols], a byte each whatever the format, then its scales
+// [rows, groups].
 class FakeBackend : public Backend {
  public:
   DType activation_dtype() const override { return DType::kBf16; }
@@ -53,7 +56,9 @@ class FakeBackend : public Backend {
                                               absl::string_view what) override {
     CHECK(shape.cols % 2 == 0);
     PackedWeight weight{shape, {}, 0};
-    weight.matrix_bytes = shape.rows * shape.cols * 2;
+    weight.matrix_bytes = shape.format == WeightFormat::kBf16
+                              ? shape.rows * shape.cols * 2
+                              : shape.rows * (shape.cols + 2 * Groups(shape));
     auto storage = Allocate(shape.count * weight.matrix_bytes, component, what);
     if (!storage.ok()) return storage.status();
     weight.storage = *std::move(storage);
@@ -62,14 +67,25 @@ class FakeBackend : public Backend {
 
   void PackWeight(const uint16_t* host, int64_t index,
                   PackedWeight& weight) override {
-    CHECK(index >= 0 && index < weight.count);
-    std::memcpy(
-        static_cast<char*>(weight.storage.data()) + index * weight.matrix_bytes,
-        host, static_cast<size_t>(weight.matrix_bytes));
+    if (weight.format == WeightFormat::kBf16)
+      return StorePacked(host, index, weight);
+    std::vector<uint8_t> codes(static_cast<size_t>(weight.rows * weight.cols));
+    std::vector<uint16_t> scales(
+        static_cast<size_t>(weight.rows * Groups(weight)));
+    for (int64_t row = 0; row < weight.rows; ++row)
+      QuantiseWeightRow(host + row * weight.cols, weight.cols, weight.slices,
+                        weight.format, codes.data() + row * weight.cols,
+                        scales.data() + row * Groups(weight));
+    PackCodes(codes.data(), scales.data(), index, weight);
   }
-  void PackCodes(const uint8_t*, const uint16_t*, int64_t,
-                 PackedWeight&) override {
-    CheckFailed(__FILE__, __LINE__, "no codes");
+  void PackCodes(const uint8_t* codes, const uint16_t* scales, int64_t index,
+                 PackedWeight& weight) override {
+    CHECK(index >= 0 && index < weight.count);
+    char* at =
+        static_cast<char*>(weight.storage.data()) + index * weight.matrix_bytes;
+    std::memcpy(at, codes, static_cast<size_t>(weight.rows * weight.cols));
+    std::memcpy(at + weight.rows * weight.cols, scales,
+                static_cast<size_t>(2 * weight.rows * Groups(weight)));
   }
   std::string packed_layout() const override { return "rows"; }
   void StorePacked(const void* packed, int64_t index,
@@ -94,6 +110,9 @@ class FakeBackend : public Backend {
   int64_t capacity_bytes = -1;  // Of each component; negative: no end.
 
  private:
+  static int64_t Groups(const WeightShape& shape) {
+    return GroupsOf(shape.cols, shape.slices).count;
+  }
   static size_t Bytes(const Tensor& tensor) {
     return static_cast<size_t>(tensor.elements() * ElementBytes(tensor.dtype));
   }

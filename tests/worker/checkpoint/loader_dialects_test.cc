@@ -76,18 +76,24 @@ TEST_F(NextConverted, HasTheGoldenRowsOfTheInputProjection) {
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     const auto* gdn = std::get_if<GdnWeights>(&weights_.layers[i].mixer);
     if (gdn == nullptr) continue;
-    int64_t row = 0;
-    for (const auto& [name, rows] :
-         {std::pair("qkv", qkv), std::pair("z", values), std::pair("b", heads),
-          std::pair("a", heads)}) {
+    const struct {
+      const char* name;
+      const PackedWeight& weight;
+      int64_t first_row;
+      int64_t rows;
+    } parts[] = {{"qkv", gdn->in_proj, 0, qkv},
+                 {"z", gdn->in_proj, qkv, values},
+                 {"b", gdn->ba_proj, 0, heads},
+                 {"a", gdn->ba_proj, heads, heads}};
+    for (const auto& [name, weight, first_row, rows] : parts) {
       EXPECT_EQ(
-          Sha256(BytesOf(gdn->in_proj, row, rows)),
+          Sha256(BytesOf(weight, first_row, rows)),
           Golden(i, absl::StrCat("linear_attn.in_proj_", name, ".weight")))
           << i << " " << name;
-      row += rows;
       ++compared;
     }
-    EXPECT_EQ(row, gdn->in_proj.rows);
+    EXPECT_EQ(gdn->in_proj.rows, qkv + values);
+    EXPECT_EQ(gdn->ba_proj.rows, 2 * heads);
   }
   EXPECT_EQ(compared, 12);
 }

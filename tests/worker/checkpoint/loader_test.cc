@@ -255,13 +255,13 @@ TEST_P(LoadWeightsOf, CutsTheDeltaNetPartByPart) {
     const auto rows = [&](const char* name, int64_t count) {
       return RowsOf(yardstick_.Whole(where + name), r * count, count);
     };
-    EXPECT_EQ(
-        Unpack(gdn.in_proj),
-        Stack({RowsOf(qkv, r * keys / n, keys / n),
-               RowsOf(qkv, keys + r * keys / n, keys / n),
-               RowsOf(qkv, 2 * keys + r * values / n, values / n),
-               rows("in_proj_z.weight", values / n),
-               rows("in_proj_b.weight", nv), rows("in_proj_a.weight", nv)}));
+    EXPECT_EQ(Unpack(gdn.in_proj),
+              Stack({RowsOf(qkv, r * keys / n, keys / n),
+                     RowsOf(qkv, keys + r * keys / n, keys / n),
+                     RowsOf(qkv, 2 * keys + r * values / n, values / n),
+                     rows("in_proj_z.weight", values / n)}));
+    EXPECT_EQ(Unpack(gdn.ba_proj), Stack({rows("in_proj_b.weight", nv),
+                                          rows("in_proj_a.weight", nv)}));
     EXPECT_EQ(Unpack(gdn.out_proj),
               ColumnsOf(yardstick_.Whole(where + "out_proj.weight"),
                         r * values / n, values / n));

@@ -29,6 +29,7 @@ std::vector<std::string> BytesOf(const Weights& weights) {
   for (const LayerWeights& layer : weights.layers) {
     if (const auto* gdn = std::get_if<GdnWeights>(&layer.mixer)) {
       bytes.push_back(BytesOf(gdn->in_proj));
+      bytes.push_back(BytesOf(gdn->ba_proj));
       bytes.push_back(BytesOf(gdn->out_proj));
     } else {
       const auto& attention = std::get<AttentionWeights>(layer.mixer);

@@ -27,7 +27,7 @@ std::vector<std::string> PackedBytes(const Weights& weights) {
   };
   for (const LayerWeights& layer : weights.layers) {
     if (const auto* gdn = std::get_if<GdnWeights>(&layer.mixer)) {
-      add({&gdn->in_proj, &gdn->out_proj});
+      add({&gdn->in_proj, &gdn->ba_proj, &gdn->out_proj});
     } else {
       const auto& attention = std::get<AttentionWeights>(layer.mixer);
       add({&attention.qgkv, &attention.o});

@@ -17,6 +17,7 @@ struct CacheRig {
   CacheRig(int layers, int experts, const ExpertCacheConfig& cache_config,
            FetchObserver* observer = nullptr) {
     config.num_experts = experts;
+    config.num_experts_per_tok = 1;
     config.hidden_size = 16;
     config.layer_types.resize(static_cast<size_t>(layers));
     shape.expert_width = 16;

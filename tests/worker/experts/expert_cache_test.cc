@@ -308,6 +308,29 @@ TEST(ExpertCache, WhatDoesNotCountStillTakesSlots) {
   EXPECT_EQ(counters.slots_used, 2);
 }
 
+TEST(ExpertCache, CountsTokensOnceHoweverManyLayersTheyGoThrough) {
+  CacheRig rig(2, 4, {.slots = 8});
+  rig.bank.Open();
+
+  rig.BeginAndWait(0, {0, 1, 3});
+  rig.BeginAndWait(1, {0, 1, 2});
+
+  const ExpertCacheCounters counters = rig.cache->counters();
+  EXPECT_EQ(counters.tokens, 3);
+  EXPECT_EQ(counters.fetched_bytes_per_token(),
+            static_cast<double>(counters.fetched_bytes) / 3);
+}
+
+TEST(ExpertCache, TheHitRatioIsThatOfAllLookups) {
+  CacheRig rig(1, 4, {.slots = 4});
+  rig.bank.Open();
+
+  rig.BeginAndWait(0, {0, 1, 3});
+  rig.BeginAndWait(0, {0});
+
+  EXPECT_EQ(rig.cache->counters().hit_ratio(), 0.25);
+}
+
 TEST(ExpertCache, ImbalanceIsTheMostOverTheMean) {
   CacheRig rig(2, 4, {.slots = 4});
   rig.bank.Open();

@@ -9,6 +9,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/reference/reference_backend.h"
 #include "tests/support/status_matchers.h"
+#include "tests/worker/checkpoint/fake_backend.h"
 #include "tests/worker/experts/resident_twin.h"
 #include "worker/experts/expert_slots.h"
 
@@ -21,23 +22,25 @@ struct Case {
   const char* model;
   int tp_size;
   bool whole;
+  WeightFormat format = WeightFormat::kBf16;
 };
 
 class MappedBankOf : public testing::TestWithParam<Case> {
  protected:
   // Fetches all experts of every rank, last one first, and compares.
   static void ExpectResidentBytes(Backend& backend) {
-    const auto [model, tp_size, whole] = GetParam();
+    const auto [model, tp_size, whole, format] = GetParam();
     for (int rank = 0; rank < tp_size; ++rank) {
       SCOPED_TRACE(rank);
       auto twin = LoadResidentTwin(kModels + std::string(model), rank, tp_size,
-                                   whole, backend);
+                                   whole, backend, format);
       ASSERT_OK(twin);
       auto bank = MappedBank::Create(std::move(twin->checkpoint), twin->config,
-                                     twin->shape, backend);
+                                     twin->shape, backend, format);
       ASSERT_OK(bank);
-      auto slots =
-          AllocateExpertSlots(backend, twin->config, twin->shape, 3, "slots");
+      auto slots = AllocateExpertSlots(
+          backend, ExpertShapesOf(twin->config, twin->shape, format, 3),
+          "slots");
       ASSERT_OK(slots);
       for (int layer = 0; layer < twin->config.num_layers(); ++layer) {
         const auto& moe = std::get<MoeWeights>(
@@ -68,6 +71,24 @@ TEST_P(MappedBankOf, FillsTheReferencesSlotsToo) {
 
   ExpectResidentBytes(backend);
 }
+
+using MappedBankInFormats = MappedBankOf;
+
+TEST_P(MappedBankInFormats, QuantisesAsTheLoaderDoes) {
+  FakeBackend backend;
+
+  ExpectResidentBytes(backend);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, MappedBankInFormats,
+    testing::Values(Case{"moe", 2, false, WeightFormat::kInt8},
+                    Case{"moe", 4, true, WeightFormat::kInt4},
+                    Case{"moe_fp8", 4, false, WeightFormat::kInt8}),
+    [](const testing::TestParamInfo<Case>& info) {
+      return info.param.model + std::string("_") +
+             WeightFormatName(info.param.format);
+    });
 
 INSTANTIATE_TEST_SUITE_P(
     Models, MappedBankOf,

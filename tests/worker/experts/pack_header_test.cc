@@ -49,9 +49,10 @@ TEST(PackKey, PutsPartsInsideExpertsInsideLayers) {
 TEST(PackHeader, IsReadByPeople) {
   EXPECT_THAT(PackHeader(SomeKey()),
               HasSubstr("phalanx packed experts 1\nmodel aaaa"));
-  EXPECT_THAT(PackHeader(SomeKey()),
-              HasSubstr("layout tiles32-1\nlayers 3\nexperts 4\nparts 2\n"
-                        "gate_up 6 x 10, 100 bytes\n"));
+  EXPECT_THAT(
+      PackHeader(SomeKey()),
+      HasSubstr("layout tiles32-1\nweights bf16\nlayers 3\nexperts 4\nparts 2\n"
+                "gate_up 6 x 10, 100 bytes\n"));
 }
 
 TEST(CheckPack, TakesTheFileOfItsKey) {
@@ -62,6 +63,7 @@ TEST(CheckPack, RefusesTheFileOfEveryOtherKey) {
   const std::function<void(PackKey&)> changes[] = {
       [](PackKey& key) { key.model_digest[63] = 'b'; },
       [](PackKey& key) { key.packed_layout = "tiles32-2"; },
+      [](PackKey& key) { key.format = WeightFormat::kInt8; },
       [](PackKey& key) { key.parts = 1; },
       [](PackKey& key) { key.layers = 4; },
       [](PackKey& key) { key.experts = 3; },

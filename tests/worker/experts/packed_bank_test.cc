@@ -13,6 +13,7 @@
 #include "kernels/reference/reference_backend.h"
 #include "tests/support/status_matchers.h"
 #include "tests/worker/checkpoint/checkpoint_files.h"
+#include "tests/worker/checkpoint/fake_backend.h"
 #include "tests/worker/experts/resident_twin.h"
 #include "worker/checkpoint/digest.h"
 #include "worker/experts/expert_slots.h"
@@ -30,29 +31,30 @@ int PackFilesIn(const std::string& folder) {
   return count;
 }
 
-absl::StatusOr<std::unique_ptr<PackedBank>> BankOf(const ResidentTwin& twin,
-                                                   Backend& backend,
-                                                   const std::string& dir,
-                                                   int threads = 1) {
+absl::StatusOr<std::unique_ptr<PackedBank>> BankOf(
+    const ResidentTwin& twin, Backend& backend, const std::string& dir,
+    int threads = 1, WeightFormat format = WeightFormat::kBf16) {
   return PackedBank::Create(twin.checkpoint, twin.config, twin.shape, backend,
                             {.dir = dir,
                              .model_digest = ModelDigest(twin.checkpoint),
-                             .threads = threads});
+                             .threads = threads,
+                             .format = format});
 }
 
 // Fetches all experts of every rank from a bank that needs no checkpoint.
 void ExpectResidentBytes(const std::string& model, int tp_size, bool whole,
-                         Backend& backend, const std::string& dir) {
+                         Backend& backend, const std::string& dir,
+                         WeightFormat format = WeightFormat::kBf16) {
   for (int rank = 0; rank < tp_size; ++rank) {
     SCOPED_TRACE(rank);
-    auto twin =
-        LoadResidentTwin(kModels + model, rank, tp_size, whole, backend);
+    auto twin = LoadResidentTwin(kModels + model, rank, tp_size, whole, backend,
+                                 format);
     ASSERT_OK(twin);
-    auto bank = BankOf(*twin, backend, dir, /*threads=*/2);
+    auto bank = BankOf(*twin, backend, dir, /*threads=*/2, format);
     ASSERT_OK(bank);
     { const Checkpoint dropped = std::move(twin->checkpoint); }
-    auto slots =
-        AllocateExpertSlots(backend, twin->config, twin->shape, 3, "slots");
+    auto slots = AllocateExpertSlots(
+        backend, ExpertShapesOf(twin->config, twin->shape, format, 3), "slots");
     ASSERT_OK(slots);
     for (int layer = 0; layer < twin->config.num_layers(); ++layer) {
       const auto& moe = std::get<MoeWeights>(
@@ -112,6 +114,17 @@ TEST(PackedBank, BackendsOfOtherLayoutsHaveFilesOfTheirOwn) {
   ExpectResidentBytes("moe", 2, false, reference, folder.path());
 
   EXPECT_EQ(PackFilesIn(folder.path()), 2);
+}
+
+TEST(PackedBank, FormatsHaveFilesOfTheirOwn) {
+  FakeBackend backend;
+  const TempFolder folder;
+
+  for (const WeightFormat format :
+       {WeightFormat::kBf16, WeightFormat::kInt8, WeightFormat::kInt4})
+    ExpectResidentBytes("moe", 2, false, backend, folder.path(), format);
+
+  EXPECT_EQ(PackFilesIn(folder.path()), 3);
 }
 
 TEST(PackedBank, ModelsHaveFilesOfTheirOwn) {

@@ -35,13 +35,13 @@ struct ResidentTwin {
 // Rank `rank` of `tp_size`, or with every expert whole where `whole`.
 inline absl::StatusOr<ResidentTwin> LoadResidentTwin(
     const std::string& model_dir, int rank, int tp_size, bool whole,
-    Backend& backend) {
+    Backend& backend, WeightFormat format = WeightFormat::kBf16) {
   ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(model_dir));
   ASSIGN_OR_RETURN(LocalShape shape, MakeLocalShape(config, rank, tp_size));
   if (whole) shape = WithWholeExperts(config, shape);
   ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::Open(model_dir));
-  ASSIGN_OR_RETURN(Weights weights,
-                   LoadWeights(checkpoint, config, shape, backend));
+  ASSIGN_OR_RETURN(Weights weights, LoadWeights(checkpoint, config, shape,
+                                                backend, {.format = format}));
   return ResidentTwin{std::move(checkpoint), config, shape, std::move(weights)};
 }
 

@@ -115,6 +115,7 @@ TEST_F(StateMetricsTest, ExpertsAreCountedBySlotAndByLookup) {
          .hits = 6,
          .fetches = 2,
          .fetched_bytes = 256,
+         .tokens = 3,
          .imbalance = 1.5};
 
   const std::string text = registry_.Text();
@@ -126,6 +127,7 @@ TEST_F(StateMetricsTest, ExpertsAreCountedBySlotAndByLookup) {
   EXPECT_EQ(
       SeriesValue(text, "phalanx_expert_lookups_total{result=\"fetched\"}"), 2);
   EXPECT_EQ(SeriesValue(text, "phalanx_expert_fetched_bytes_total"), 256);
+  EXPECT_EQ(SeriesValue(text, "phalanx_expert_tokens_total"), 3);
   EXPECT_EQ(SeriesValue(text, "phalanx_expert_load_imbalance_ratio"), 1.5);
 }
 

@@ -227,7 +227,7 @@ Greedy GreedyOf(const nlohmann::json& greedy, const std::string& prompt) {
   return {f32.at("tokens"), f32.at("margins")};
 }
 
-Isa BestIsa() { return DetectCpu().avx512 ? Isa::kAvx512 : Isa::kPortable; }
+Isa BestIsa() { return *ChooseIsa(DetectCpu(), /*forced=*/nullptr); }
 
 bool HasBf16Dot() {
   return Supports(DetectCpu(), BestIsa(), KernelFamily::kBf16Dot);

@@ -60,17 +60,18 @@ struct Kernels {
 };
 
 bool Runs(const Kernels& kernels) {
-  const CpuFeatures cpu = DetectCpu();
-  if (kernels.isa == Isa::kAvx512 && !cpu.avx512) return false;
-  return Supports(cpu, kernels.isa, kernels.family);
+  return Supports(DetectCpu(), kernels.isa, kernels.family);
 }
 
 constexpr Kernels kPortable = {Isa::kPortable, KernelFamily::kFma};
+constexpr Kernels kAvx2 = {Isa::kAvx2, KernelFamily::kFma};
 constexpr Kernels kAvx512 = {Isa::kAvx512, KernelFamily::kFma};
 constexpr Kernels kBf16Dot = {Isa::kAvx512, KernelFamily::kBf16Dot};
 
 // The fastest way to the universal bits.
-Kernels FmaKernels() { return Runs(kAvx512) ? kAvx512 : kPortable; }
+Kernels FmaKernels() {
+  return Runs(kAvx512) ? kAvx512 : Runs(kAvx2) ? kAvx2 : kPortable;
+}
 
 std::unique_ptr<TpGroup> MakeGroup(const Model& model, int tp_size,
                                    const Kernels& kernels,
@@ -205,6 +206,11 @@ TEST_P(TensorParallel, EverySizeGivesTheSameLogits) {
 
 TEST_P(TensorParallel, EverySizeGivesTheSameLogitsInPortableCode) {
   ExpectSameAtEverySize(kPortable, FmaKernels(), {3, 40});
+}
+
+TEST_P(TensorParallel, EverySizeGivesTheSameLogitsWithAvx2) {
+  if (!Runs(kAvx2)) GTEST_SKIP() << "this processor has no AVX2";
+  ExpectSameAtEverySize(kAvx2, FmaKernels(), {3, 65});
 }
 
 TEST_P(TensorParallel, EverySizeGivesTheSameLogitsWithBf16DotProducts) {

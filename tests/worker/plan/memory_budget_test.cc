@@ -257,7 +257,7 @@ PlanRequest RandomRequest(const ModelConfig& config, Dice& dice) {
       dice.Roll(0, 2) > 0 ? MoeMode::kOffload : MoeMode::kResident;
   request.bank =
       dice.Roll(0, 1) > 0 ? OffloadBank::kFull : OffloadBank::kSharded;
-  if (dice.Roll(0, 1) > 0) request.weights.format = WeightFormat::kFp8;
+  if (dice.Roll(0, 1) > 0) request.weights.format = HeldFormat::kFp8;
   request.max_running = dice.Roll(1, 20);
   request.communicator_bytes = dice.Roll(0, kMiB);
   request.workspace_bytes = dice.Roll(0, kMiB);

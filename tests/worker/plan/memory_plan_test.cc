@@ -165,15 +165,27 @@ TEST(PlanMemory, ThereAreNeverMoreSlotsThanExperts) {
   EXPECT_EQ(PlanMemory(config, request)->expert_slots, 4 * 256);
 }
 
-TEST(PlanMemory, Fp8HalvesExpertsAndSlots) {
+TEST(PlanMemory, Fp8HalvesExpertsSoThatAsManyBytesHoldTwiceTheSlots) {
   PlanRequest request = {.device_bytes = kCard};
-  request.weights.format = WeightFormat::kFp8;
+  request.weights.format = HeldFormat::kFp8;
   const auto resident = PlanMemory(Preset35B(), request);
   request.moe_mode = kOffload;
   const auto offload = PlanMemory(Preset35B(), request);
 
   EXPECT_EQ(resident->experts_bytes, 30 * kGiB + 40 * 256 * 384);
-  EXPECT_EQ(offload->expert_slots_bytes, 512 * (3 * kMiB + 384));
+  EXPECT_EQ(offload->expert_slots, 3 * kGiB / (3 * kMiB + 384));
+}
+
+TEST(PlanMemory, SlotsOfASmallerFormatAreMoreInTheSameBytes) {
+  PlanRequest request = {.moe_mode = kOffload, .device_bytes = kCard};
+  // A scale of bf16 for 128 columns of gate and up, and for 64 of down.
+  const int64_t scales = 2 * (1024 * 16 + 2048 * 8);
+  request.weights.format = HeldFormat::kInt8;
+  EXPECT_EQ(PlanMemory(Preset35B(), request)->expert_slots,
+            3 * kGiB / (3 * kMiB + scales));
+  request.weights.format = HeldFormat::kInt4;
+  EXPECT_EQ(PlanMemory(Preset35B(), request)->expert_slots,
+            3 * kGiB / (3 * kMiB / 2 + scales));
 }
 
 TEST(PlanMemory, PlansTheRankThatHoldsMost) {

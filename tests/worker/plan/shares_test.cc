@@ -51,7 +51,7 @@ TEST_P(UnitTable, NonExpertsAreThoseOfTheSpecification) {
 }
 
 TEST_P(UnitTable, ExpertsAreThoseOfTheSpecification) {
-  EXPECT_EQ(40 * 256 * ExpertBytes(config_, local_, WeightFormat::kBf16),
+  EXPECT_EQ(40 * 256 * ExpertBytes(config_, local_, HeldFormat::kBf16),
             GetParam().experts);
 }
 
@@ -87,10 +87,8 @@ TEST(LargerPresets, HaveTheSharesOfTheSpecification) {
   EXPECT_NEAR(GiB(StateBytes(c397, l397, DType::kBf16)) * 1024, 183.2, 0.1);
   EXPECT_NEAR(GiB(NonExpertShareOf(c122, l122, {}).total()), 11.45, 0.01);
   EXPECT_NEAR(GiB(NonExpertShareOf(c397, l397, {}).total()), 18.25, 0.01);
-  EXPECT_EQ(48 * 256 * ExpertBytes(c122, l122, WeightFormat::kBf16),
-            216 * kGiB);
-  EXPECT_EQ(60 * 512 * ExpertBytes(c397, l397, WeightFormat::kBf16),
-            720 * kGiB);
+  EXPECT_EQ(48 * 256 * ExpertBytes(c122, l122, HeldFormat::kBf16), 216 * kGiB);
+  EXPECT_EQ(60 * 512 * ExpertBytes(c397, l397, HeldFormat::kBf16), 720 * kGiB);
 }
 
 TEST(DenseModel, HasAnMlpInTheLayersPlaceOfExperts) {
@@ -103,13 +101,13 @@ TEST(DenseModel, HasAnMlpInTheLayersPlaceOfExperts) {
   EXPECT_EQ(share.mlp, 4 * 3 * 64 * 96 * 2);
   EXPECT_EQ(share.shared_experts, 0);
   EXPECT_EQ(share.routers, 0);
-  EXPECT_EQ(ExpertBytes(config, local, WeightFormat::kBf16), 0);
+  EXPECT_EQ(ExpertBytes(config, local, HeldFormat::kBf16), 0);
 }
 
 TEST(Fp8, RanksOfADenseModelThatShareABlockBothHoldItsScale) {
   const ModelConfig config =
       LoadModelConfig(GOLDEN_DIR "/models/dense").value();
-  const WeightTypes types = {.format = WeightFormat::kFp8};
+  const WeightTypes types = {.format = HeldFormat::kFp8};
 
   // Rows 96..191 of gate and up, and as many columns of down, lie in 2 blocks.
   EXPECT_EQ(NonExpertShareOf(config, ShapeOf(config, 2, 1), types).mlp,
@@ -119,18 +117,17 @@ TEST(Fp8, RanksOfADenseModelThatShareABlockBothHoldItsScale) {
 TEST(Fp8, AnExpertIsOneByteAnElementAndScales) {
   const ModelConfig config = PresetConfig("qwen3.6-35b-a3b").value();
 
-  EXPECT_EQ(ExpertBytes(config, ShapeOf(config, 1), WeightFormat::kFp8),
+  EXPECT_EQ(ExpertBytes(config, ShapeOf(config, 1), HeldFormat::kFp8),
             3 * kMiB + 384);
 }
 
 TEST(Fp8, TheWholeModelIsTheSizeOfItsRelease) {
   const ModelConfig config = PresetConfig("qwen3.6-35b-a3b").value();
   const LocalShape local = ShapeOf(config, 1);
-  const WeightTypes types = {.format = WeightFormat::kFp8};
+  const WeightTypes types = {.format = HeldFormat::kFp8};
 
-  const int64_t bytes =
-      NonExpertShareOf(config, local, types).total() +
-      40 * 256 * ExpertBytes(config, local, WeightFormat::kFp8);
+  const int64_t bytes = NonExpertShareOf(config, local, types).total() +
+                        40 * 256 * ExpertBytes(config, local, HeldFormat::kFp8);
 
   EXPECT_NEAR(static_cast<double>(bytes) / 1e9, 35.71, 0.01);
 }
@@ -139,7 +136,7 @@ TEST(Fp8, RanksThatShareABlockBothHoldItsScale) {
   const ModelConfig config = PresetConfig("qwen3.6-35b-a3b").value();
   const int64_t elements = 3 * 64 * 2048;
 
-  EXPECT_EQ(ExpertBytes(config, ShapeOf(config, 8, 1), WeightFormat::kFp8),
+  EXPECT_EQ(ExpertBytes(config, ShapeOf(config, 8, 1), HeldFormat::kFp8),
             elements + 3 * 16 * 2);
 }
 
@@ -148,6 +145,7 @@ TEST(Fp8, RanksThatShareABlockBothHoldItsScale) {
 struct Loaded {
   const char* model_dir;
   int tp_size;
+  WeightFormat format = WeightFormat::kBf16;
 };
 
 class SharesOf : public testing::TestWithParam<Loaded> {
@@ -155,7 +153,7 @@ class SharesOf : public testing::TestWithParam<Loaded> {
   SharesOf()
       : checkpoint_(Checkpoint::Open(GetParam().model_dir).value()),
         config_(LoadModelConfig(GetParam().model_dir).value()),
-        types_{.format = WeightFormat::kBf16,
+        types_{.format = HeldAs(GetParam().format),
                .gdn = GdnVectorBytesOf(checkpoint_)} {}
 
   const Checkpoint checkpoint_;
@@ -167,7 +165,8 @@ TEST_P(SharesOf, EveryRankAreWhatItLoads) {
   for (int rank = 0; rank < GetParam().tp_size; ++rank) {
     const LocalShape local = ShapeOf(config_, GetParam().tp_size, rank);
     FakeBackend backend;
-    const auto weights = LoadWeights(checkpoint_, config_, local, backend);
+    const auto weights = LoadWeights(checkpoint_, config_, local, backend,
+                                     {.format = GetParam().format});
     ASSERT_THAT(weights, IsOk());
 
     EXPECT_EQ(NonExpertShareOf(config_, local, types_).total(),
@@ -190,11 +189,18 @@ TEST_P(SharesOf, TheCachesAreWhatTheModelAsksFor) {
 
 constexpr char kMoe[] = GOLDEN_DIR "/models/moe";
 constexpr char kMoeText[] = GOLDEN_DIR "/models/moe_text";
+constexpr char kFp8[] = GOLDEN_DIR "/models/moe_fp8";
 constexpr char kDense[] = GOLDEN_DIR "/models/dense";
 constexpr char kMini[] = SOURCE_ROOT "/deploy/models/phalanx-mini";
 
 INSTANTIATE_TEST_SUITE_P(Models, SharesOf,
-                         testing::Values(Loaded{kMoe, 1}, Loaded{kMoe, 2},
+                         testing::Values(Loaded{kMoe, 1, WeightFormat::kInt8},
+                                         Loaded{kMoe, 4, WeightFormat::kInt8},
+                                         Loaded{kMoe, 8, WeightFormat::kInt4},
+                                         Loaded{kFp8, 2, WeightFormat::kInt8},
+                                         Loaded{kDense, 2, WeightFormat::kInt8},
+                                         Loaded{kMini, 2, WeightFormat::kInt4},
+                                         Loaded{kMoe, 1}, Loaded{kMoe, 2},
                                          Loaded{kMoe, 4}, Loaded{kMoe, 8},
                                          Loaded{kMoeText, 1}, Loaded{kDense, 1},
                                          Loaded{kDense, 2}, Loaded{kDense, 4},
