@@ -142,6 +142,7 @@ absl::StatusOr<BenchRank> PrepareBenchRank(const WorkerConfig& flags) {
   return BenchRank{.config = std::move(p.config),
                    .checkpoint = std::move(p.checkpoint),
                    .model_digest = std::move(p.identity.model_digest),
+                   .format = p.format,
                    .cpus = std::move(p.cpus),
                    .backend = std::move(p.backend),
                    .plan = std::move(p.plan)};

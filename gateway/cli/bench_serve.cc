@@ -219,8 +219,10 @@ void AddRequestFlags(CLI::App& verb, BenchOptions& o) {
 }  // namespace
 
 void AddBenchFlags(CLI::App& verb, BenchOptions& o) {
-  verb.add_option("what", o.what, "What to measure: a running service")
-      ->check(CLI::IsMember({"serve"}));
+  verb.add_option("what", o.what,
+                  "What to measure: a running service, or kernels or a model "
+                  "on this machine, which have flags of their own")
+      ->check(CLI::IsMember({"serve", "kernels", "model"}));
   verb.add_option("--address", o.address,
                   "The service, HOST:PORT; that of the last `phalanx serve` "
                   "if not given");
@@ -242,6 +244,8 @@ void AddBenchFlags(CLI::App& verb, BenchOptions& o) {
       kLeastDrawnTokens,
       "\nand within the model's context. Ctrl-C ends early and reports what "
       "was measured.\n"
+      "`phalanx bench kernels --help` and `phalanx bench model --help` have "
+      "the flags of those.\n"
       "Exit codes: 0 done, 1 a request failed, 130 Ctrl-C.\n"
       "Examples:\n"
       "  phalanx bench serve\n"
@@ -252,10 +256,11 @@ void AddBenchFlags(CLI::App& verb, BenchOptions& o) {
 }
 
 int RunBench(const BenchOptions& options) {
-  if (options.what.empty()) {
+  // Those of the worker never come here with their word first.
+  if (options.what != "serve") {
     std::fputs(
-        "phalanx bench: say what to measure: `phalanx bench serve`, a running "
-        "service\n",
+        "phalanx bench: say first what to measure: `phalanx bench serve`, a "
+        "running service, `phalanx bench kernels` or `phalanx bench model`\n",
         stderr);
     return static_cast<int>(CLI::ExitCodes::RequiredError);
   }

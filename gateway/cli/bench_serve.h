@@ -10,7 +10,7 @@ namespace phalanx {
 
 // The flags of `phalanx bench serve`.
 struct BenchOptions {
-  std::string what;  // "serve": the only thing that can be measured so far.
+  std::string what;  // "serve"; others are the worker's (worker_verb.h).
   std::string address;
   std::optional<double> rate;
   std::optional<int64_t> concurrency;

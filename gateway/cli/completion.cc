@@ -1,5 +1,6 @@
 #include "gateway/cli/completion.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,23 @@
 #include "gateway/cli/worker_verb.h"
 
 namespace phalanx {
+namespace {
+
+// Where the worker is not installed there are none to complete. A verb that is
+// its own in part offers the flags of all its parts.
+void AddWorkerFlags(const WorkerVerb& theirs, VerbEntry& verb) {
+  const absl::StatusOr<VerbEntry> flags = ListWorkerFlags(theirs);
+  if (!flags.ok()) return;
+  if (*theirs.what == '\0') verb.flags.clear();
+  for (const FlagEntry& flag : flags->flags) {
+    const bool known =
+        std::any_of(verb.flags.begin(), verb.flags.end(),
+                    [&](const FlagEntry& f) { return f.name == flag.name; });
+    if (!known) verb.flags.push_back(flag);
+  }
+}
+
+}  // namespace
 
 CommandLine DescribeCommandLine(const CLI::App& app) {
   CommandLine command{.program = DescribeVerb(app), .verbs = {}};
@@ -30,12 +48,9 @@ void AddCompletionFlags(CLI::App& verb, CompletionOptions& o) {
 
 int RunCompletion(const CompletionOptions& options, const CLI::App& app) {
   CommandLine command = DescribeCommandLine(app);
-  for (VerbEntry& verb : command.verbs) {
-    if (!IsWorkerVerb(verb.name)) continue;
-    // Where the worker is not installed there is nothing to complete.
-    if (auto flags = ListWorkerFlags(verb.name); flags.ok())
-      verb.flags = std::move(flags->flags);
-  }
+  for (const WorkerVerb& theirs : WorkerVerbs())
+    for (VerbEntry& verb : command.verbs)
+      if (verb.name == theirs.verb) AddWorkerFlags(theirs, verb);
   const absl::Status status =
       WriteOut(options.shell == "zsh" ? ZshCompletion(command)
                                       : BashCompletion(command));

@@ -30,8 +30,8 @@ struct CompletionOptions {
 
 void AddCompletionFlags(CLI::App& verb, CompletionOptions& options);
 
-// Prints the script for all verbs of `app`; those of kWorkerVerbs are asked of
-// the program that has them. Returns the exit code.
+// Prints the script for all verbs of `app`; flags of verbs that are the
+// worker's are asked of it. Returns the exit code.
 int RunCompletion(const CompletionOptions& options, const CLI::App& app);
 
 }  // namespace phalanx

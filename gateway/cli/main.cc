@@ -64,12 +64,15 @@ void AddVerbs(CLI::App& app, Options& options) {
       add("check",
           "Look whether a service works, or a model's files are right"),
       options.check);
-  AddBenchFlags(add("bench", "Measure a service under load"), options.bench);
+  AddBenchFlags(
+      add("bench", "Measure a service under load, kernels, or a model"),
+      options.bench);
   AddTokenizeFlags(add("tokenize",
                        "Show the tokens of a text, without a "
                        "service"),
                    options.tokenize);
-  for (const WorkerVerb& verb : kWorkerVerbs) add(verb.name, verb.help);
+  add("plan", "Show what each card of a group would hold");
+  add("quantize", "Make a model's folder in int8 or int4");
   AddCompletionFlags(add("completion",
                          "Print a script that completes all this "
                          "in bash or zsh"),
@@ -104,8 +107,8 @@ bool RefuseVerb(const CLI::App& app, const std::string& word) {
 
 int Main(int argc, char** argv) {
   // Its flags are those of another program.
-  if (argc > 1 && IsWorkerVerb(argv[1]))
-    return RunWorkerVerb(argc - 1, argv + 1);
+  if (const WorkerVerb* verb = FindWorkerVerb(argc, argv))
+    return RunWorkerVerb(*verb, argc, argv);
   // Debian's Abseil aborts on a lock inversion seen once, gRPC's own included.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   CLI::App app("phalanx: serve a model on this machine, and talk to it.",
@@ -122,6 +125,7 @@ int Main(int argc, char** argv) {
       "  phalanx status                  how the ranks are\n"
       "  phalanx check                   whether all of it works\n"
       "  phalanx bench serve             how fast it is under load\n"
+      "  phalanx bench model --help      how fast a model is, without gateway\n"
       "  phalanx plan --help             what a card would hold\n"
       "  phalanx quantize --help         a model in int8 or int4\n"
       "  phalanx completion --help       all this on Tab\n"

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,14 @@
 
 namespace phalanx {
 namespace {
+
+constexpr WorkerVerb kVerbs[] = {{"plan", "", "plan"},
+                                 {"quantize", "", "quantize"},
+                                 {"bench", "kernels", "bench-kernels"},
+                                 {"bench", "model", "bench-model"}};
+
+// Words of `verb` as typed.
+int WordsOf(const WorkerVerb& verb) { return *verb.what == '\0' ? 1 : 2; }
 
 std::string WorkerProgram() { return ProgramFolder() + "/phalanx-worker"; }
 
@@ -29,27 +38,35 @@ std::string ReadToEnd(int fd) {
 
 }  // namespace
 
-bool IsWorkerVerb(const std::string& name) {
-  for (const WorkerVerb& verb : kWorkerVerbs)
-    if (name == verb.name) return true;
-  return false;
+std::span<const WorkerVerb> WorkerVerbs() { return kVerbs; }
+
+const WorkerVerb* FindWorkerVerb(int argc, char** argv) {
+  for (const WorkerVerb& verb : kVerbs) {
+    if (argc <= WordsOf(verb) || verb.verb != std::string_view(argv[1]))
+      continue;
+    if (WordsOf(verb) == 1 || verb.what == std::string_view(argv[2]))
+      return &verb;
+  }
+  return nullptr;
 }
 
-int RunWorkerVerb(int argc, char** argv) {
+int RunWorkerVerb(const WorkerVerb& verb, int argc, char** argv) {
   std::string worker = WorkerProgram();
-  std::vector<char*> args = {worker.data()};
-  args.insert(args.end(), argv, argv + argc);
+  std::string word = verb.worker_verb;
+  std::vector<char*> args = {worker.data(), word.data()};
+  args.insert(args.end(), argv + 1 + WordsOf(verb), argv + argc);
   args.push_back(nullptr);
   execv(worker.c_str(), args.data());
-  std::fprintf(stderr, "phalanx %s: %s cannot be run: %s\n", argv[0],
+  std::fprintf(stderr, "phalanx %s: %s cannot be run: %s\n", verb.verb,
                worker.c_str(), std::strerror(errno));
   return 1;
 }
 
-absl::StatusOr<VerbEntry> ListWorkerFlags(std::string verb) {
+absl::StatusOr<VerbEntry> ListWorkerFlags(const WorkerVerb& verb) {
   std::string worker = WorkerProgram();
+  std::string word = verb.worker_verb;
   std::string flag = "--list-flags";
-  char* const args[] = {worker.data(), verb.data(), flag.data(), nullptr};
+  char* const args[] = {worker.data(), word.data(), flag.data(), nullptr};
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
     return absl::ResourceExhaustedError("no pipe to phalanx-worker");

@@ -1,6 +1,7 @@
 #ifndef PHALANX_GATEWAY_CLI_WORKER_VERB_H_
 #define PHALANX_GATEWAY_CLI_WORKER_VERB_H_
 
+#include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -8,27 +9,26 @@
 
 namespace phalanx {
 
-// Verbs that are phalanx-worker's, which knows how weights and memory are laid
-// out.
+// Verbs of `phalanx` that are the worker's, whose files this side may not
+// include: it becomes `phalanx-worker VERB`, with the same arguments.
 struct WorkerVerb {
-  const char* name;
-  const char* help;
+  const char* verb;         // As typed: "plan", "bench".
+  const char* what;         // The word after it; empty: none.
+  const char* worker_verb;  // The worker's verb: "plan", "bench-model".
 };
-inline constexpr WorkerVerb kWorkerVerbs[] = {
-    {"plan", "Show what each card of a group would hold"},
-    {"quantize", "Make a model's folder in int8 or int4"},
-};
+std::span<const WorkerVerb> WorkerVerbs();
 
-bool IsWorkerVerb(const std::string& name);
+// The one that these arguments begin with, argv[0] being the program; null if
+// they are none of them.
+const WorkerVerb* FindWorkerVerb(int argc, char** argv);
 
-// `phalanx VERB ...`: becomes `phalanx-worker VERB ...` with the same
-// arguments; argv[0] is the verb. Returns only if that program is not beside
-// this one: 1, told on stderr.
-int RunWorkerVerb(int argc, char** argv);
+// Becomes it. Returns only if phalanx-worker is not beside this program: 1,
+// told on stderr.
+int RunWorkerVerb(const WorkerVerb& verb, int argc, char** argv);
 
-// The verb's flags, asked of that program. NOT_FOUND if it is not there, or
-// does not say.
-absl::StatusOr<VerbEntry> ListWorkerFlags(std::string verb);
+// Its flags, asked of phalanx-worker. NOT_FOUND if that is not there, or does
+// not say.
+absl::StatusOr<VerbEntry> ListWorkerFlags(const WorkerVerb& verb);
 
 }  // namespace phalanx
 

@@ -106,8 +106,8 @@ CpuFeatures DetectCpu() {
 
   constexpr int kFma = 12;
   constexpr int kAvx2 = 5, kF = 16, kDq = 17, kBw = 30, kVl = 31;
-  constexpr int kBf16 = 5;
   constexpr int kVnni = 11;
+  constexpr int kBf16 = 5;
   const Registers more = Cpuid(7);
   const uint32_t saved = SavedRegisters();
   cpu.avx2 = (saved & kSseAvx) == kSseAvx && Bit(basic.ecx, kFma) &&
@@ -115,8 +115,8 @@ CpuFeatures DetectCpu() {
   cpu.avx512 = cpu.avx2 && (saved & kSseAvxAvx512) == kSseAvxAvx512 &&
                Bit(more.ebx, kF) && Bit(more.ebx, kDq) && Bit(more.ebx, kBw) &&
                Bit(more.ebx, kVl);
-  cpu.avx512_bf16 = cpu.avx512 && Bit(Cpuid(7, 1).eax, kBf16);
   cpu.avx512_vnni = cpu.avx512 && Bit(more.ecx, kVnni);
+  cpu.avx512_bf16 = cpu.avx512 && Bit(Cpuid(7, 1).eax, kBf16);
   return cpu;
 }
 

@@ -92,7 +92,8 @@ std::vector<KernelCase> AllReducePair::Cases() {
                   .rows = rows,
                   .bytes = rows == 1 ? 0.0 : static_cast<double>(bytes),
                   .flops = 0,
-                  .peak = Peak::kLatency},
+                  .peak = Peak::kNone,
+                  .to_and_fro = true},
          .call = [=, this](int64_t) { Sum(*comm_, rows, partial_, sum_); },
          .begin =
              [=, this](int64_t calls) {

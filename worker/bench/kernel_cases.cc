@@ -39,7 +39,7 @@ constexpr double kDeltaFlops = 7;
 constexpr WeightFormat kFormats[] = {WeightFormat::kBf16, WeightFormat::kInt8,
                                      WeightFormat::kInt4};
 
-Peak PeakOf(WeightFormat format) {
+Peak PeakFor(WeightFormat format) {
   return format == WeightFormat::kBf16 ? Peak::kBf16 : Peak::kInt8;
 }
 
@@ -65,11 +65,7 @@ class Maker {
   absl::Status Products(WeightFormat format) {
     WeightShape shape{.rows = kOutputs, .cols = kHidden, .format = format};
     const int64_t count = CeilDivide(sizes_.set_bytes, shape.share_bytes());
-    auto bank = std::make_shared<std::vector<std::shared_ptr<PackedWeight>>>();
-    for (int64_t i = 0; i < count; ++i) {
-      ASSIGN_OR_RETURN(auto weight, operands_->Weights(shape));
-      bank->push_back(std::move(weight));
-    }
+    ASSIGN_OR_RETURN(const Bank bank, MakeBank(shape, count));
     ASSIGN_OR_RETURN(const Tensor x,
                      operands_->Floats(act_, kMostRows, kHidden));
     ASSIGN_OR_RETURN(const Tensor y,
@@ -80,9 +76,9 @@ class Maker {
            .rows = rows,
            .bytes = static_cast<double>(shape.share_bytes()),
            .flops = 2.0 * static_cast<double>(rows * kOutputs * kHidden),
-           .peak = PeakOf(format)},
+           .peak = PeakFor(format)},
           [=, &ops = ops_, keep = operands_](int64_t i) {
-            ops.MatMul(Rows(x, 0, rows), *(*bank)[i % bank->size()],
+            ops.MatMul(Rows(x, 0, rows), (*bank)[i % bank->size()],
                        Rows(y, 0, rows));
           });
     return absl::OkStatus();
@@ -102,9 +98,9 @@ class Maker {
     WeightShape shared_shape = down_shape;
     shared_shape.count = 1;
     ExpertOperands o;
-    ASSIGN_OR_RETURN(o.up, operands_->Weights(up_shape));
-    ASSIGN_OR_RETURN(o.down, operands_->Weights(down_shape));
-    ASSIGN_OR_RETURN(o.shared_down, operands_->Weights(shared_shape));
+    ASSIGN_OR_RETURN(o.up, MakeBank(up_shape));
+    ASSIGN_OR_RETURN(o.down, MakeBank(down_shape));
+    ASSIGN_OR_RETURN(o.shared_down, MakeBank(shared_shape));
     ASSIGN_OR_RETURN(o.x, operands_->Floats(act_, kMostRows, kHidden));
     ASSIGN_OR_RETURN(
         o.hidden,
@@ -255,10 +251,18 @@ class Maker {
   }
 
  private:
+  using Bank = std::shared_ptr<const std::vector<PackedWeight>>;
   struct ExpertOperands {
-    std::shared_ptr<PackedWeight> up, down, shared_down;
+    Bank up, down, shared_down;
     Tensor x, hidden, shared, gate, y;
   };
+
+  absl::StatusOr<Bank> MakeBank(const WeightShape& shape, int64_t count = 1) {
+    ASSIGN_OR_RETURN(std::vector<PackedWeight> weights,
+                     operands_->Weights(shape, count));
+    return std::make_shared<const std::vector<PackedWeight>>(
+        std::move(weights));
+  }
 
   void Add(KernelWork work, std::function<void(int64_t)> call) {
     cases_.push_back(
@@ -295,13 +299,13 @@ class Maker {
          .bytes = touched * expert_bytes,
          .flops = 6.0 * static_cast<double>(rows * kExpertsPerToken *
                                             kExpertWidth * kHidden),
-         .peak = PeakOf(format)},
+         .peak = PeakFor(format)},
         [=, &ops = ops_, keep = operands_](int64_t i) {
           const Routing& r = (*routings)[i % routings->size()];
           const Tensor hidden = Rows(o.hidden, 0, rows * kExpertsPerToken);
-          ops.ExpertsGateUp(Rows(o.x, 0, rows), *o.up, r, hidden);
-          ops.ExpertsDown(hidden, *o.down, r, Rows(o.shared, 0, rows),
-                          *o.shared_down, Rows(o.gate, 0, rows),
+          ops.ExpertsGateUp(Rows(o.x, 0, rows), o.up->front(), r, hidden);
+          ops.ExpertsDown(hidden, o.down->front(), r, Rows(o.shared, 0, rows),
+                          o.shared_down->front(), Rows(o.gate, 0, rows),
                           kContractionSlices, Rows(o.y, 0, rows));
         });
     return absl::OkStatus();

@@ -14,21 +14,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double PeakOf(Peak peak, const Roofs& roofs) {
-  switch (peak) {
-    case Peak::kF32:
-      return roofs.f32_fma;
-    case Peak::kBf16:
-      return roofs.bf16_peak();
-    case Peak::kInt8:
-      return roofs.int8_dot;
-    case Peak::kNone:
-    case Peak::kLatency:
-      return 0;
-  }
-  return 0;
-}
-
 std::optional<double> MedianOf(
     const KernelCaseReport& c,
     const std::function<double(const KernelSample&)>& of) {
@@ -60,9 +45,8 @@ std::string Rate(double work, const std::optional<double>& seconds) {
 double RoofShare(const KernelWork& work, const KernelSample& sample,
                  double ping_pong_seconds) {
   double least = sample.roofs.read > 0 ? work.bytes / sample.roofs.read : 0;
-  if (work.peak == Peak::kLatency) {
-    least = std::max(least, ping_pong_seconds);
-  } else if (work.peak != Peak::kNone) {
+  if (work.to_and_fro) least = std::max(least, ping_pong_seconds);
+  if (work.peak != Peak::kNone) {
     const double peak = PeakOf(work.peak, sample.roofs);
     if (peak == 0) return 0;
     least = std::max(least, work.flops / peak);

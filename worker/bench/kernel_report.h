@@ -10,15 +10,6 @@
 
 namespace phalanx {
 
-// The operations that bound a kernel beside its bytes.
-enum class Peak : uint8_t {
-  kNone,     // Its bytes alone do.
-  kF32,      // Multiply-adds of f32.
-  kBf16,     // The faster way to multiply bf16.
-  kInt8,     // The dot product of int8.
-  kLatency,  // A line's way to another core and back.
-};
-
 // What one call of a kernel is.
 struct KernelWork {
   std::string name;    // "product"
@@ -27,6 +18,7 @@ struct KernelWork {
   double bytes = 0;  // Read, of what no cache need hold.
   double flops = 0;
   Peak peak = Peak::kNone;
+  bool to_and_fro = false;  // A line's way to another core and back, at least.
 };
 
 struct KernelSample {

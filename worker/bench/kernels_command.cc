@@ -81,7 +81,7 @@ class KernelBench {
     const int64_t calls = std::clamp<int64_t>(
         static_cast<int64_t>(seconds_ / SecondsOf(c, 3)), 1, kMostCalls);
     report.count = TakeSamples<double>(
-        rounds_, [&] { return probe_.MeasureAll(); },
+        rounds_, [&] { return probe_.MeasureAll(c.work.peak); },
         [&] { return SecondsOf(c, calls); },
         [&](double seconds, const Roofs& roofs) {
           report.samples.push_back({.seconds = seconds, .roofs = roofs});

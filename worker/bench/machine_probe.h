@@ -22,6 +22,17 @@ struct Roofs {
   double bf16_peak() const { return f32_fma > bf16_dot ? f32_fma : bf16_dot; }
 };
 
+// The operations that bound a piece of work beside its bytes.
+enum class Peak : uint8_t {
+  kNone,  // Its bytes alone do.
+  kF32,   // Multiply-adds of f32.
+  kBf16,  // The faster way to multiply bf16.
+  kInt8,  // The dot product of int8.
+};
+
+// 0 of kNone, and where the machine has no such instruction.
+double PeakOf(Peak peak, const Roofs& roofs);
+
 // All that is told of a machine.
 struct MachineRoofs {
   Roofs one;  // Thread.
@@ -46,14 +57,15 @@ class MachineProbe {
   // Bytes of the set that is read.
   int64_t set_bytes() const { return set_bytes_; }
 
-  // Everything; some 0.3 s.
+  // Everything; some 0.5 s.
   MachineRoofs Measure();
-  // Of all threads; some 0.1 s.
-  Roofs MeasureAll();
+  // Of all threads, what reads and `peak` need; the rest is 0. Some 0.1 s.
+  Roofs MeasureAll(Peak peak);
 
  private:
-  Roofs MeasureOn(int threads);
+  double ReadOn(int threads);
   double PeakOn(int threads, double (*loop)());
+  Roofs MeasureOn(int threads);
   double PingPongSeconds();
 
   const ProbeConfig config_;

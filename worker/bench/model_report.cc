@@ -25,10 +25,6 @@ double PassSeconds(const PassResult& run) {
   return run.seconds / static_cast<double>(run.passes);
 }
 
-double PeakFor(const std::string& weights, const Roofs& roofs) {
-  return weights == "bf16" ? roofs.bf16_peak() : roofs.int8_dot;
-}
-
 double Over(double a, double b) { return b > 0 ? a / b : 0; }
 
 // What ranks do alike they do as one: rank 0's work stands for all.
@@ -49,6 +45,10 @@ std::optional<double> Projected(const CaseReport& report,
 }
 
 }  // namespace
+
+Peak PeakForWeights(const std::string& weights) {
+  return weights == "bf16" ? Peak::kBf16 : Peak::kInt8;
+}
 
 PartSeconds PartShares(const PassResult& timed) {
   PartSeconds shares = timed.parts;
@@ -97,7 +97,7 @@ std::optional<CaseFigures> FiguresOf(const CaseReport& report,
   });
   f.peak_share = median([&](const ModelSample& s) {
     return Over(rate(s, s.run.work.flops),
-                PeakFor(model.facts.weights, s.roofs));
+                PeakOf(PeakForWeights(model.facts.weights), s.roofs));
   });
   f.experts_per_layer = median([](const ModelSample& s) {
     return Over(s.run.work.experts, s.run.work.expert_layers);

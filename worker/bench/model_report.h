@@ -28,6 +28,9 @@ struct CaseReport {
   PassResult timed;                  // The run by part.
 };
 
+// What products with weights of this format are held against.
+Peak PeakForWeights(const std::string& weights);
+
 // All that a bench of a model found.
 struct ModelReport {
   std::string model_dir;

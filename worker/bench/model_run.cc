@@ -53,9 +53,9 @@ void MakeRoom(const CaseNeeds& needs, const ModelConfig& config,
 // The groups and the machine between them.
 class ModelBench {
  public:
-  ModelBench(const ModelBenchConfig& config, RankGroup& ranks, RankGroup* tp1,
-             MachineProbe& probe)
-      : config_(config), ranks_(ranks), tp1_(tp1), probe_(probe) {}
+  ModelBench(const ModelBenchConfig& config, Peak peak, RankGroup& ranks,
+             RankGroup* tp1, MachineProbe& probe)
+      : config_(config), peak_(peak), ranks_(ranks), tp1_(tp1), probe_(probe) {}
 
   absl::StatusOr<CaseReport> Measure(const BenchCase& c) {
     CaseReport report{.c = c, .count = {}, .samples = {}, .timed = {}};
@@ -67,7 +67,7 @@ class ModelBench {
       return sample;
     };
     report.count = TakeSamples<ModelSample>(
-        config_.rounds, [&] { return probe_.MeasureAll(); }, take,
+        config_.rounds, [&] { return probe_.MeasureAll(peak_); }, take,
         [&](ModelSample sample, Roofs roofs) {
           sample.roofs = roofs;
           report.samples.push_back(std::move(sample));
@@ -95,6 +95,7 @@ class ModelBench {
   }
 
   const ModelBenchConfig& config_;
+  const Peak peak_;
   RankGroup& ranks_;
   RankGroup* const tp1_;
   MachineProbe& probe_;
@@ -139,7 +140,8 @@ absl::StatusOr<ModelReport> RunModelBench(const ModelBenchConfig& config,
   MachineProbe probe(ProbeOf(
       loops, config.rank.tp_size * static_cast<int>(groups.ranks.threads)));
   report.before = probe.Measure();
-  ModelBench bench(config, *ranks, tp1.get(), probe);
+  ModelBench bench(config, PeakForWeights(report.facts.weights), *ranks,
+                   tp1.get(), probe);
   for (const BenchCase& c : list.cases) {
     line.Show(CaseName(c));
     ASSIGN_OR_RETURN(CaseReport measured, bench.Measure(c));

@@ -46,10 +46,10 @@ class Operands {
     return tensor;
   }
 
-  // So many matrices, all alike; of the product that cuts cols into `slices`.
-  // UNIMPLEMENTED where the backend has no products in that format.
-  absl::StatusOr<std::shared_ptr<PackedWeight>> Weights(
-      const WeightShape& shape);
+  // `count` weights of shape.count matrices each, all alike. UNIMPLEMENTED
+  // where the backend has no products in that format.
+  absl::StatusOr<std::vector<PackedWeight>> Weights(const WeightShape& shape,
+                                                    int64_t count = 1);
 
  private:
   Backend& backend_;

@@ -220,6 +220,7 @@ absl::Status RunRank(const WorkerConfig& flags, const PrepareRank& prepare,
   const double began = clock.now_seconds();
   LoadRequest request = {.checkpoint = *std::move(rank.checkpoint),
                          .model_digest = rank.model_digest,
+                         .format = rank.format,
                          .pack_cache = flags.pack_cache,
                          .threads = rank.cpus.threads};
   ASSIGN_OR_RETURN(
@@ -238,7 +239,7 @@ absl::Status RunRank(const WorkerConfig& flags, const PrepareRank& prepare,
       RankFacts{.kernel_family = backend.kernel_family(),
                 .instruction_set = backend.instruction_set(),
                 .moe_mode = std::string(MoeModeName(rank.plan.memory.moe_mode)),
-                .weights = WeightFormatName(weights.lm_head.format),
+                .weights = WeightFormatName(rank.format),
                 .threads = backend.threads(),
                 .load_seconds = load_seconds,
                 .planned_bytes = rank.plan.memory.total()})));

@@ -25,6 +25,7 @@ struct BenchRank {
   ModelConfig config;
   std::optional<Checkpoint> checkpoint;  // There is one.
   std::string model_digest;
+  WeightFormat format = WeightFormat::kBf16;
   CpuShare cpus;
   std::unique_ptr<Backend> backend;
   RankPlan plan;
