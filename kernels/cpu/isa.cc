@@ -108,6 +108,7 @@ CpuFeatures DetectCpu() {
   constexpr int kAvx2 = 5, kF = 16, kDq = 17, kBw = 30, kVl = 31;
   constexpr int kVnni = 11;
   constexpr int kBf16 = 5;
+  constexpr int kVnni = 11;
   const Registers more = Cpuid(7);
   const uint32_t saved = SavedRegisters();
   cpu.avx2 = (saved & kSseAvx) == kSseAvx && Bit(basic.ecx, kFma) &&

@@ -14,21 +14,17 @@ if [ $# -lt 1 ]; then
   sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
+package=${2:+$(realpath "$2")}
 mkdir -p "$1"
 cd "$1"
-package=${2:-llama_cpp_python-$VERSION.tar.gz}
+: "${package:=llama_cpp_python-$VERSION.tar.gz}"
 
 if [ ! -d source ]; then
   if [ ! -f "$package" ]; then
-    # Without its dependencies, and without running its own build.
-    python3 -m pip download --no-deps --no-binary :all: --no-build-isolation \
-      "llama-cpp-python==$VERSION" -d . >&2 || true
+    python3 -m pip download --no-deps --no-binary llama-cpp-python \
+      "llama-cpp-python==$VERSION" -d . >&2
   fi
-  if [ ! -f "$package" ]; then
-    echo "$package is not there, and pip could not fetch it" >&2
-    exit 1
-  fi
-  mkdir source.part
+  mkdir -p source.part
   tar xzf "$package" -C source.part --strip-components=1
   mv source.part source
 fi

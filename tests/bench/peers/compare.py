@@ -5,12 +5,13 @@
         --worker PROGRAM [--model DIR] [--weights bf16|int8|int4] [--rounds N]
     compare.py report LOG...
 
-A round is: probe, ours, llama.cpp, ours, llama.cpp, probe. `measure` appends
-each to LOG, a line of JSON, so that rounds may be taken one by one. `report`
-gives the medians over rounds, and over pairs their ratio. A measure of a round
-whose limit moved by over 10 % between the probes is counted and left out: of a
-prefill the peak, of a decode the read bandwidth. Without --model, llama.cpp is
-measured alone; the probes are phalanx-worker's all the same.
+A round is: probe, ours, llama.cpp, ours, llama.cpp, probe; one turn of each
+with --turns 1, where a round must be short. `measure` appends each to LOG, a
+line of JSON, so that rounds may be taken one by one. `report` gives the medians
+over rounds, and over pairs their ratio. A measure of a round whose limit moved
+by over 10 % between the probes is counted and left out: of a prefill the peak,
+of a decode the read bandwidth. Without --model, llama.cpp is measured alone;
+the probes are phalanx-worker's all the same.
 """
 
 import argparse
@@ -54,14 +55,13 @@ def probe(args):
 def run_llama(args):
     """Tokens per second of each measure."""
     common = ["-m", args.gguf, "-t", str(args.threads), "-lm", args.load_mode]
-    out = json.loads(
-        _run(
-            [os.path.join(args.llama, "llama-bench"), *common, "-o", "json", "-r", "1"]
-            + ["-p", str(_PROMPT if "prefill" in args.measures else 0)]
-            + ["-n", str(_DECODE_STEPS if "decode" in args.measures else 0)]
-        )
-    )
-    rates = {"prefill" if test["n_prompt"] else "decode": test["avg_ts"] for test in out}
+    rates = {}
+    if "prefill" in args.measures or "decode" in args.measures:
+        command = [os.path.join(args.llama, "llama-bench"), *common, "-o", "json", "-r", "1"]
+        command += ["-p", str(_PROMPT if "prefill" in args.measures else 0)]
+        command += ["-n", str(_DECODE_STEPS if "decode" in args.measures else 0)]
+        for test in json.loads(_run(command)):
+            rates["prefill" if test["n_prompt"] else "decode"] = test["avg_ts"]
     if "batch" in args.measures:
         lines = _run(
             [os.path.join(args.llama, "llama-batched-bench"), *common]
@@ -74,9 +74,15 @@ def run_llama(args):
 
 def run_phalanx(args):
     command = [args.worker, "bench-model", "--model", args.model, "--json"]
-    command += ["--threads", str(args.threads), "--rounds", "1", "--contexts", "0"]
+    command += ["--threads", str(args.threads), "--contexts", "0"]
+    command += ["--rounds", str(args.samples)]
     command += ["--prompts", str(_PROMPT)]
-    command += ["--batches", f"1,{_BATCH}" if "batch" in args.measures else "1"]
+    batches = {"decode": 1, "batch": _BATCH}
+    command += ["--batches", ",".join(str(batches[m]) for m in batches if m in args.measures) or "1"]
+    if "prefill" not in args.measures:
+        command += ["--only", "decode"]
+    if args.measures == ["prefill"]:
+        command += ["--only", "prefill"]
     if args.weights != "bf16":
         command += ["--weights", args.weights]
     report = json.loads(_run(command))
@@ -94,7 +100,7 @@ def measure(args):
     for _ in range(args.rounds):
         before = probe(args)
         ours, theirs = [], []
-        for _ in range(2):
+        for _ in range(args.turns):
             if args.model:
                 ours.append(run_phalanx(args))
             theirs.append(run_llama(args))
@@ -199,6 +205,8 @@ def main():
     verb.add_argument("--weights", default="bf16", choices=("bf16", "int8", "int4"))
     verb.add_argument("--threads", type=int, default=os.cpu_count())
     verb.add_argument("--rounds", type=int, default=1)
+    verb.add_argument("--turns", type=int, default=2, help="of each engine in a round")
+    verb.add_argument("--samples", type=int, default=1, help="that bench-model takes in a turn")
     verb.add_argument("--measures", default=",".join(_MEASURES), help="of prefill,decode,batch")
     verb.add_argument("--load-mode", default="mmap", help="llama.cpp's -lm; dio leaves the page cache alone")
     verb = verbs.add_parser("report", help="medians of the rounds in logs")
