@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -150,8 +151,7 @@ inline uint16_t Int4Scale(const Group& group, float peak) {
     const float value = Bf16ToF32(scale);
     if (i == 0) first = value;
     const float ratio = value / first;
-    const float error =
-        SquaredError(group, 1.0f / value) * (ratio * ratio);
+    const float error = SquaredError(group, 1.0f / value) * (ratio * ratio);
     if (i == 0 || error < least) {
       best = scale;
       least = error;
@@ -213,9 +213,9 @@ inline ActivationGroup Activations(const Group& group, int8_t* codes) {
   const auto largest = std::bit_cast<float>(bits);
   if (bits >= kInfinityBits || largest < kLeast) {
     std::memset(codes, 0, static_cast<size_t>(group.count));
-    return {bits >= kInfinityBits ? std::numeric_limits<float>::quiet_NaN()
-                                  : 0.0f,
-            0};
+    return {
+        bits >= kInfinityBits ? std::numeric_limits<float>::quiet_NaN() : 0.0f,
+        0};
   }
   const float inverse = 127.0f / largest;
   Ints sums = {};

@@ -12,9 +12,9 @@
 //   [units][32][4]  bytes of codes, a unit being 4 columns in int8 and 8 in
 //                   int4: byte j is column j of the unit; in int4 that is its
 //                   low half, and its high half is column 4 + j
-// and its last unit is filled up with codes of the zero point. So a vector of 64
-// bytes is 16 outputs times 4 columns, as vpdpbusd wants them, and the codes of
-// int4 are unpacked by a mask and a shift. Memory is still read in order.
+// and its last unit is filled up with codes of the zero point. So a vector of
+// 64 bytes is 16 outputs times 4 columns, as vpdpbusd wants them, and the codes
+// of int4 are unpacked by a mask and a shift. Memory is still read in order.
 //
 // So K runs in order and outputs sit in the lanes of a vector: a product of one
 // row and one of many perform the same chain of operations for each output, and

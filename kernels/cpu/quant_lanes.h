@@ -51,9 +51,7 @@ struct Avx512Lanes {
   using Sums = __m512i;
 
   static Sums All(int32_t x) { return _mm512_set1_epi32(x); }
-  static Codes Load(const std::byte* from) {
-    return _mm512_load_si512(from);
-  }
+  static Codes Load(const std::byte* from) { return _mm512_load_si512(from); }
   static void LoadHalves(const std::byte* from, Codes& low, Codes& high) {
     const __m512i mask = _mm512_set1_epi8(0x0f);
     const __m512i both = Load(from);
@@ -94,12 +92,11 @@ struct WordLanes : Avx512Lanes {
     StoreWordQuads(codes, quads, to);
   }
   static Sums Add(Sums sums, Codes codes, const Quad& x) {
-    const __m512i even =
-        _mm512_and_si512(codes, _mm512_set1_epi16(0x00ff));
+    const __m512i even = _mm512_and_si512(codes, _mm512_set1_epi16(0x00ff));
     const __m512i odd = _mm512_srli_epi16(codes, 8);
-    return _mm512_add_epi32(
-        sums, _mm512_add_epi32(_mm512_madd_epi16(even, x.even),
-                               _mm512_madd_epi16(odd, x.odd)));
+    return _mm512_add_epi32(sums,
+                            _mm512_add_epi32(_mm512_madd_epi16(even, x.even),
+                                             _mm512_madd_epi16(odd, x.odd)));
   }
 };
 
@@ -156,12 +153,11 @@ struct WordLanes {
     high = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
   }
   static Sums Add(Sums sums, Codes codes, const Quad& x) {
-    const __m256i even =
-        _mm256_and_si256(codes, _mm256_set1_epi16(0x00ff));
+    const __m256i even = _mm256_and_si256(codes, _mm256_set1_epi16(0x00ff));
     const __m256i odd = _mm256_srli_epi16(codes, 8);
-    return _mm256_add_epi32(
-        sums, _mm256_add_epi32(_mm256_madd_epi16(even, x.even),
-                               _mm256_madd_epi16(odd, x.odd)));
+    return _mm256_add_epi32(sums,
+                            _mm256_add_epi32(_mm256_madd_epi16(even, x.even),
+                                             _mm256_madd_epi16(odd, x.odd)));
   }
   static void Prefetch(const std::byte* at) {
     _mm_prefetch(at, _MM_HINT_T0);

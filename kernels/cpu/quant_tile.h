@@ -136,9 +136,9 @@ struct IntDot {
       x += kUnitQuads * Lanes::kQuadBytes;
     }
     Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
-      const auto scale = Lanes::Scales(
-          tile + v / kTileVectors * tile_bytes +
-          v % kTileVectors * Lanes::kOutputs * sizeof(uint16_t));
+      const auto scale =
+          Lanes::Scales(tile + v / kTileVectors * tile_bytes +
+                        v % kTileVectors * Lanes::kOutputs * sizeof(uint16_t));
       Unrolled<kRows>([&](auto r) __attribute__((always_inline)) {
         Lanes::AddScaled(sums[r][v], EndsOf(panel + r * kStride).scale, scale,
                          out + (r * kVectors + v) * Lanes::kOutputs);
