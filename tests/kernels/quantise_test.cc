@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -114,11 +115,11 @@ TEST(QuantiseWeightRow, GivesEachGroupAScaleOfItsOwn) {
 
 TEST(QuantiseWeightRow, GroupsASliceThatIsNarrowerThanAGroup) {
   Floats row(8 * 6, 1);
-  for (int64_t i = 0; i < 48; ++i) row[i] = 127.0f * (1 + i / 6);
+  for (int64_t i = 0; i < 48; ++i) row[i] = std::ldexp(127.0f, i / 6);
 
   const Quantised q(row, 8, WeightFormat::kInt8);
 
-  EXPECT_THAT(q.scales, ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+  EXPECT_THAT(q.scales, ElementsAre(1, 2, 4, 8, 16, 32, 64, 128));
 }
 
 TEST(QuantiseWeightRow, OfZerosAndOfDustHasScaleZero) {
