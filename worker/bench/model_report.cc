@@ -32,10 +32,14 @@ double OfAllRanks(double of_rank, const ModelReport& model) {
   return of_rank * model.tp_size;
 }
 
+// Whole blocks of one attention layer and three others, fewer than the 35B's.
+bool IsProjected(const ModelReport& model) {
+  return model.layers < kProjectedLayers && model.layers % 4 == 0;
+}
+
 std::optional<double> Projected(const CaseReport& report,
                                 const ModelReport& model, double pass_seconds) {
-  if (model.layers >= kProjectedLayers || model.layers % 4 != 0)
-    return std::nullopt;
+  if (!IsProjected(model)) return std::nullopt;
   const double head =
       pass_seconds * PartShares(report.timed)[static_cast<size_t>(Part::kHead)];
   const double deep = head + (pass_seconds - head) *
@@ -169,63 +173,57 @@ std::string Percent(double share) {
   return absl::StrFormat("%.1f %%", 100 * share);
 }
 
-// A column of the table of cases: its name, and what it shows of one.
+// A column of a table of cases: its name, and what it shows of one.
 struct Column {
   std::string name;
   std::function<std::string(const CaseFigures&)> show;
 };
 
-std::string Optional(const std::optional<double>& value, const char* unit) {
-  if (!value) return "-";
-  if (*unit == '%') return Percent(*value);
-  return absl::StrFormat("%.2f", *value);
+Column Number(const char* name, double CaseFigures::*figure, double unit,
+              int digits) {
+  return {name, [=](const CaseFigures& f) {
+            return absl::StrFormat("%.*f", digits, f.*figure / unit);
+          }};
 }
 
-std::vector<Column> ColumnsOf(const ModelReport& report) {
-  std::vector<Column> columns = {
-      {"tokens/s",
-       [](const auto& f) {
-         return absl::StrFormat("%.1f", f.tokens_per_second);
-       }},
-      {"ms",
-       [](const auto& f) {
-         return absl::StrFormat("%.2f", 1e3 * f.pass_seconds);
-       }},
-      {"GB/s",
-       [](const auto& f) {
-         return absl::StrFormat("%.1f", f.read_bytes_per_second / 1e9);
-       }},
-      {"of read",
-       [](const auto& f) { return absl::StrFormat("%.2f", f.read_share); }},
-      {"GFLOP/s",
-       [](const auto& f) {
-         return absl::StrFormat("%.0f", f.flops_per_second / 1e9);
-       }},
-      {"of peak",
-       [](const auto& f) { return absl::StrFormat("%.2f", f.peak_share); }},
-      {"not weights",
-       [](const auto& f) { return Percent(f.not_weights_share); }},
-      {"experts", [](const auto& f) {
-         return absl::StrFormat("%.1f", f.experts_per_layer);
-       }}};
-  if (report.tp_size > 1)
-    columns.push_back(
-        {"/ TP 1", [](const auto& f) { return Optional(f.over_tp1, ""); }});
-  if (report.facts.moe_mode == "offload") {
-    columns.push_back(
-        {"hits", [](const auto& f) { return Optional(f.hit_rate, "%"); }});
-    columns.push_back({"MB/token", [](const auto& f) {
-                         return absl::StrFormat(
-                             "%.1f",
-                             f.fetched_bytes_per_token.value_or(0) / 1e6);
+std::vector<Column> SpeedColumns() {
+  return {Number("tokens/s", &CaseFigures::tokens_per_second, 1, 1),
+          Number("ms", &CaseFigures::pass_seconds, 1e-3, 2),
+          Number("GB/s", &CaseFigures::read_bytes_per_second, 1e9, 1),
+          Number("of read", &CaseFigures::read_share, 1, 2),
+          Number("GFLOP/s", &CaseFigures::flops_per_second, 1e9, 0),
+          Number("of peak", &CaseFigures::peak_share, 1, 2),
+          {"not weights",
+           [](const CaseFigures& f) { return Percent(f.not_weights_share); }}};
+}
+
+// Of what there is only in some models and groups.
+std::vector<Column> OtherColumns(const ModelReport& report) {
+  std::vector<Column> columns;
+  const auto add = [&](const char* name,
+                       std::optional<double> CaseFigures::*figure, double unit,
+                       int digits) {
+    columns.push_back({name, [=](const CaseFigures& f) {
+                         return f.*figure ? absl::StrFormat("%.*f", digits,
+                                                            *(f.*figure) / unit)
+                                          : "-";
                        }});
+  };
+  columns.push_back(
+      Number("experts a layer", &CaseFigures::experts_per_layer, 1, 1));
+  if (report.tp_size > 1) add("over TP 1", &CaseFigures::over_tp1, 1, 2);
+  if (report.facts.moe_mode == "offload") {
+    add("hits", &CaseFigures::hit_rate, 1, 3);
+    add("fetched MB/token", &CaseFigures::fetched_bytes_per_token, 1e6, 2);
   }
+  if (IsProjected(report))
+    add("projected tokens/s", &CaseFigures::projected_tokens_per_second, 1, 2);
   return columns;
 }
 
-std::string CaseTable(const ModelReport& report) {
-  const std::vector<Column> columns = ColumnsOf(report);
-  std::vector<Cells> rows(1, Cells{"case"});
+std::string CaseTable(const ModelReport& report, const char* heading,
+                      const std::vector<Column>& columns) {
+  std::vector<Cells> rows(1, Cells{heading});
   for (const Column& column : columns) rows[0].push_back(column.name);
   rows[0].push_back("kept");
   for (const CaseReport& c : report.cases) {
@@ -252,22 +250,6 @@ std::string PartTable(const ModelReport& report) {
   return AlignedTable(rows);
 }
 
-// Empty where nothing is projected.
-std::string ProjectionTable(const ModelReport& report) {
-  std::vector<Cells> rows = {{"projected to 40 layers", "tokens/s"}};
-  for (const CaseReport& c : report.cases) {
-    const std::optional<CaseFigures> f = FiguresOf(c, report);
-    if (f && f->projected_tokens_per_second)
-      rows.push_back(
-          {CaseName(c.c),
-           absl::StrFormat("%.2f", *f->projected_tokens_per_second)});
-  }
-  if (rows.size() == 1) return "";
-  return absl::StrCat(
-      "\n", AlignedTable(rows), "Not measured: head + (step - head) x 40 / ",
-      report.layers, ", the head's share being that by part.\n");
-}
-
 int ThrownOf(const ModelReport& report) {
   int thrown = 0;
   for (const CaseReport& c : report.cases) thrown += c.count.thrown;
@@ -289,11 +271,17 @@ std::string ModelText(const ModelReport& report) {
   const RankFacts& facts = report.facts;
   std::string text = absl::StrCat(
       Heading(report), "\n", MachineText(report.before, report.after), "\n",
-      CaseTable(report),
+      CaseTable(report, "speed", SpeedColumns()),
       "Medians of the samples kept; a prefill's ms are those of the whole "
       "prompt. GB/s: weights touched,\nkeys, values and states, each once a "
       "step. GFLOP/s: products with weights.\n\n",
-      PartTable(report), ProjectionTable(report));
+      CaseTable(report, "more", OtherColumns(report)));
+  if (IsProjected(report))
+    absl::StrAppend(&text,
+                    "Projected to 40 layers, not measured: head + (step - "
+                    "head) x 40 / ",
+                    report.layers, ".\n");
+  absl::StrAppend(&text, "\n", PartTable(report));
   absl::StrAppend(
       &text, "\nA rank holds at most ", FormatByteSize(report.peak_bytes),
       " of ", FormatByteSize(facts.planned_bytes), " planned: ",

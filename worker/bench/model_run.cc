@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/available_memory.h"
 #include "common/status.h"
 #include "worker/bench/bench_cpus.h"
@@ -117,6 +118,9 @@ absl::StatusOr<ModelReport> RunModelBench(const ModelBenchConfig& config,
               Qwen35Moe::KvShape(model, local).block_bytes(DType::kBf16),
               static_cast<int64_t>(
                   kKvShare * static_cast<double>(groups.ranks.memory_budget)));
+  if (list.cases.empty())
+    return absl::InvalidArgumentError(absl::StrCat(
+        "nothing is left to measure: ", absl::StrJoin(list.left_out, "; ")));
   MakeRoom(NeedsOf(list.cases), model, groups.ranks);
   if (groups.tp1) MakeRoom(NeedsOf(list.cases), model, *groups.tp1);
 

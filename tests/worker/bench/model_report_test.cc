@@ -174,14 +174,14 @@ TEST(ModelText, FitsATerminalWithAllColumns) {
 
 TEST(ModelText, SaysWhatWasThrownAwayAndWhatIsProjected) {
   EXPECT_THAT(ModelText(Report()), HasSubstr("1 sample was thrown away"));
-  EXPECT_THAT(ModelText(Report()), HasSubstr("projected to 40 layers"));
+  EXPECT_THAT(ModelText(Report()), HasSubstr("Projected to 40 layers, not measured"));
 }
 
 TEST(ModelText, IsSilentAboutAProjectionThatThereIsNot) {
   ModelReport report = Report();
   report.layers = 40;
 
-  EXPECT_THAT(ModelText(report), Not(HasSubstr("projected")));
+  EXPECT_THAT(ModelText(report), Not(HasSubstr("rojected")));
 }
 
 }  // namespace
