@@ -174,7 +174,8 @@ TEST(ModelText, FitsATerminalWithAllColumns) {
 
 TEST(ModelText, SaysWhatWasThrownAwayAndWhatIsProjected) {
   EXPECT_THAT(ModelText(Report()), HasSubstr("1 sample was thrown away"));
-  EXPECT_THAT(ModelText(Report()), HasSubstr("Projected to 40 layers, not measured"));
+  EXPECT_THAT(ModelText(Report()),
+              HasSubstr("Projected to 40 layers, not measured"));
 }
 
 TEST(ModelText, IsSilentAboutAProjectionThatThereIsNot) {
