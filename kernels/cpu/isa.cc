@@ -106,7 +106,6 @@ CpuFeatures DetectCpu() {
 
   constexpr int kFma = 12;
   constexpr int kAvx2 = 5, kF = 16, kDq = 17, kBw = 30, kVl = 31;
-  constexpr int kVnni = 11;
   constexpr int kBf16 = 5;
   constexpr int kVnni = 11;
   const Registers more = Cpuid(7);

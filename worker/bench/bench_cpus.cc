@@ -7,6 +7,12 @@
 
 namespace phalanx {
 
+std::vector<int> AllowedCpuIds() {
+  std::vector<int> ids;
+  for (const Cpu& cpu : AllowedCpus()) ids.push_back(cpu.id);
+  return ids;
+}
+
 int ThreadsOfRank(int threads, int ranks) {
   return ShareCpus(AllowedCpus(), 0, ranks, threads).threads;
 }
@@ -14,7 +20,7 @@ int ThreadsOfRank(int threads, int ranks) {
 ProbeConfig ProbeOf(const RoofLoops& loops, int threads) {
   ProbeConfig config{
       .loops = loops,
-      .cpus = AllowedCpus(),
+      .cpus = AllowedCpuIds(),
       .cache_bytes = LargestCacheBytes("/sys/devices/system/cpu/cpu0/cache")};
   config.cpus.resize(
       std::min(config.cpus.size(), static_cast<size_t>(threads)));

@@ -114,7 +114,7 @@ absl::StatusOr<KernelReport> Run(const Flags& flags, const RoofLoops& loops,
     return flags.only.empty() || std::find(flags.only.begin(), flags.only.end(),
                                            group) != flags.only.end();
   };
-  const std::vector<int> cpus = AllowedCpus();
+  const std::vector<int> cpus = AllowedCpuIds();
   KernelReport report;
   std::unique_ptr<AllReducePair> pair;
   if (wanted(kAllReduce) && cpus.size() < 2) {
@@ -122,7 +122,7 @@ absl::StatusOr<KernelReport> Run(const Flags& flags, const RoofLoops& loops,
   } else if (wanted(kAllReduce)) {
     ASSIGN_OR_RETURN(pair, AllReducePair::Start(cpus));
   }
-  const CpuShare share = ShareCpus(cpus, 0, 1, flags.rank.threads);
+  const CpuShare share = ShareCpus(AllowedCpus(), 0, 1, flags.rank.threads);
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    make_backend(flags.rank, share));
   MachineProbe probe(ProbeOf(loops, share.threads));
