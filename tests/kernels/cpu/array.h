@@ -84,8 +84,12 @@ inline std::vector<Isa> TestIsas() {
   return isas;
 }
 
+// Of family fma. One thread at a time.
 inline const KernelTable& Kernels(Isa isa) {
-  return CpuTable(isa, KernelFamily::kFma);
+  static KernelTable tables[3];
+  KernelTable& table = tables[static_cast<size_t>(isa)];
+  table = CpuTable(isa, KernelFamily::kFma, /*vnni=*/false);
+  return table;
 }
 
 // Whether two results are the same to the bit.

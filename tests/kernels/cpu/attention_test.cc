@@ -78,7 +78,7 @@ class World {
     const Sequences sequences = {first_row, pasts, Tensor(), table};
     Array<float> y(first.back(), shape_.heads, shape_.head_size);
     ThreadPool pool({.threads = threads, .cpus = {}, .spin = false});
-    CpuTable(isa, family)
+    CpuTable(isa, family, /*vnni=*/false)
         .paged_attention(pool, q, keys_, values_, sequences, shape_.scale(), y);
     return y.values();
   }
