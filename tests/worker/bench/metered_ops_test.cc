@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
@@ -20,9 +21,10 @@ class MeteredOpsTest : public testing::Test {
   Tensor Floats(int64_t rows, int64_t cols) {
     return *operands_.Floats(DType::kBf16, rows, cols);
   }
-  std::shared_ptr<PackedWeight> Weights(int64_t count, WeightLayout layout) {
-    return *operands_.Weights(
+  PackedWeight Weights(int64_t count, WeightLayout layout) {
+    std::vector<PackedWeight> all = *operands_.Weights(
         {.count = count, .rows = kHidden, .cols = kHidden, .layout = layout});
+    return std::move(all.front());
   }
 
   MeteredBackend backend_{*CreateCpuBackend({})};
