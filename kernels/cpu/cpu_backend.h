@@ -22,7 +22,7 @@ struct CpuBackendConfig {
   // Unset: by processor model; fma forces the universal bits.
   std::optional<KernelFamily> family;
   // Unset: where the processor has AVX512_VNNI and isa is kAvx512.
-  std::optional<bool> vnni;
+  std::optional<bool> vnni = std::nullopt;
 
   int64_t memory_limit_bytes = 0;  // Of all Buffers together; 0: none.
 };
