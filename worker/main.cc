@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/allocator.h"
@@ -49,6 +48,7 @@
 #include "worker/plan_command.h"
 #include "worker/quantise_command.h"
 #include "worker/rank_plan.h"
+#include "worker/rank_server.h"
 #include "worker/serve_rank.h"
 #include "worker/server/worker_service.h"
 #include "worker/stopper.h"
@@ -158,39 +158,6 @@ RankMetricsConfig MetricsOf(const Prepared& p, const WorkerConfig& flags) {
                      .program_bytes = p.program_bytes},
           .comm_bytes = HostCollectives::BytesPerRank(flags.tp_size),
           .limits = p.plan.limits};
-}
-
-// Serves `services` at `listen`, and the metrics where the flags say; the
-// address with the port that was taken.
-absl::StatusOr<std::unique_ptr<grpc::Server>> Listen(
-    const WorkerConfig& flags, std::vector<grpc::Service*> services,
-    RankMetrics& metrics, std::string& address) {
-  RETURN_IF_ERROR(metrics.Serve(flags.metrics_listen));
-  const std::string& listen = flags.listen;
-  grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.SetMaxReceiveMessageSize(32 << 20);
-  // Gateways find a stopped rank by pings, as often as they like, also between
-  // two calls.
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder.AddChannelArgument(
-      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 100);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
-  builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
-  for (grpc::Service* service : services) builder.RegisterService(service);
-  metrics.Watch(builder);
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr || port == 0)
-    return absl::UnavailableError(absl::StrCat(
-        "--listen is ", listen,
-        "; it cannot be bound: in use, or no address of this host"));
-  address = absl::StartsWith(listen, "unix:")
-                ? listen
-                : absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
-  LogInfo("worker", "listening",
-          {{"address", address}, {"metrics", metrics.address()}});
-  return server;
 }
 
 v1::WorkerStatus Facts(const Prepared& p, const WorkerConfig& flags) {
@@ -380,8 +347,8 @@ absl::Status RunRankZero(Prepared& p, const WorkerConfig& flags,
                     .backend = p.backend.get()};
   });
   ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server,
-                   Listen(flags, {&rank_service, &worker_service}, metrics,
-                          p.identity.address));
+                   StartRankServer(flags, {&rank_service, &worker_service},
+                                   metrics, p.identity.address));
   ASSIGN_OR_RETURN(
       const std::unique_ptr<LoadedRank> rank,
       Load(p, flags, facts,
@@ -430,8 +397,8 @@ absl::Status RunFollower(Prepared& p, const WorkerConfig& flags,
                     .backend = p.backend.get()};
   });
   ASSIGN_OR_RETURN(const std::unique_ptr<grpc::Server> server,
-                   Listen(flags, {&rank_service, &worker_service}, metrics,
-                          p.identity.address));
+                   StartRankServer(flags, {&rank_service, &worker_service},
+                                   metrics, p.identity.address));
   ASSIGN_OR_RETURN(
       const std::unique_ptr<LoadedRank> rank,
       Load(p, flags, facts,

@@ -65,12 +65,11 @@ bool Runs(const Kernels& kernels) {
 
 constexpr Kernels kPortable = {Isa::kPortable, KernelFamily::kFma};
 constexpr Kernels kAvx2 = {Isa::kAvx2, KernelFamily::kFma};
-constexpr Kernels kAvx512 = {Isa::kAvx512, KernelFamily::kFma};
 constexpr Kernels kBf16Dot = {Isa::kAvx512, KernelFamily::kBf16Dot};
 
 // The fastest way to the universal bits.
 Kernels FmaKernels() {
-  return Runs(kAvx512) ? kAvx512 : Runs(kAvx2) ? kAvx2 : kPortable;
+  return {*ChooseIsa(DetectCpu(), /*forced=*/nullptr), KernelFamily::kFma};
 }
 
 std::unique_ptr<TpGroup> MakeGroup(const Model& model, int tp_size,
