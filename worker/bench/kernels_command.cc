@@ -164,8 +164,8 @@ int RunBenchKernelsCommand(int argc, char** argv, const RoofLoops& loops,
   app.set_help_flag("--help,-h", "Show this, and end");
   app.footer(
       "Sizes are those of Qwen3.5-35B-A3B. The machine is measured before and "
-      "after each\n"
-      "sample; one that it moved in by over 10 % is thrown away.\n"
+      "after\n"
+      "each sample; one that it moved in by over 10 % is thrown away.\n"
       "Exit codes: 0 done, 1 refused or failed.\n"
       "Examples:\n"
       "  phalanx bench kernels --quick\n"

@@ -109,10 +109,10 @@ ModelBenchConfig ConfigOf(const Flags& flags) {
 
 constexpr char kFooter[] =
     "Decodes and prefills with random tokens, without gateway or sampling; "
-    "contexts hold\n"
-    "noise instead of a prefill's results. The machine is measured before and "
-    "after each\n"
-    "sample; one that it moved in by over 10 % is thrown away.\n"
+    "contexts\n"
+    "hold noise instead of a prefill's results. The machine is measured before "
+    "and\n"
+    "after each sample; one that it moved in by over 10 % is thrown away.\n"
     "Exit codes: 0 done, 1 refused or failed.\n"
     "Examples:\n"
     "  phalanx bench model --model DIR --quick\n"

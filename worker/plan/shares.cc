@@ -174,6 +174,7 @@ NonExpertShare NonExpertShareOf(const ModelConfig& config,
 
 int64_t ExpertBytes(const ModelConfig& config, const LocalShape& local,
                     HeldFormat format) {
+  if (!config.has_experts()) return 0;
   return Counter(config, local, format)
       .Matrices({kExpertGate, kExpertUp, kExpertDown});
 }

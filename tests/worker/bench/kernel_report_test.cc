@@ -32,7 +32,8 @@ KernelReport Report() {
 }
 
 TEST(RoofShare, IsOfTheLongerOfBytesAndOperations) {
-  const KernelCaseReport& c = Report().cases[0];
+  const KernelReport report = Report();
+  const KernelCaseReport& c = report.cases[0];
   KernelWork wide = c.work;
   wide.bytes = 3500;
 
