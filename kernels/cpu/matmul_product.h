@@ -162,7 +162,8 @@ void BlocksTimesTiles(const std::byte* panel, const PanelBlocks& blocks,
   // the next one meanwhile.
   const bool alone = last_block - first_block == 1;
   const int64_t stride = alone ? last - first : 1;
-  const int64_t ahead = alone ? kStreamAhead : w.tile_bytes;
+  const bool unaided = blocks.size(first_block) <= D::kUnaidedRows;
+  const int64_t ahead = !alone ? w.tile_bytes : unaided ? 0 : kStreamAhead;
   for (int64_t tile = first; tile < last; tile += stride) {
     for (int64_t b = first_block; b < last_block; ++b) {
       const int64_t begin = blocks.begin(b);

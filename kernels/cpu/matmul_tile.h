@@ -111,7 +111,9 @@ constexpr int WideTiles(int rows) {
 // fewer it waits for memory, which the processor prefetches better by itself.
 inline constexpr int kStreamRows = 4;
 
-// How far ahead to ask in one stream.
+// How far ahead to ask in one stream, if one block of rows reads it alone and
+// has more of them than D::kUnaidedRows: up to that a family reads faster by
+// the processor's own prefetching.
 inline constexpr int64_t kStreamAhead = 8192;
 
 // Calls step(panel at k, tile at k) for each pair of columns in order.
@@ -154,6 +156,7 @@ struct FmaDot {
   using Element = float;
   static constexpr int kMaxRows = 12;
   static constexpr int kWideRows = 3;
+  static constexpr int kUnaidedRows = kStreamRows;
 
   // Widens columns of one row into its panel chunk.
   static void Load(const uint16_t* x, int64_t count, float* panel) {
@@ -281,6 +284,7 @@ struct Bf16Dot {
   using Element = uint16_t;
   static constexpr int kMaxRows = 12;
   static constexpr int kWideRows = 3;
+  static constexpr int kUnaidedRows = kStreamRows;
 
   static void Load(const uint16_t* x, int64_t count, uint16_t* panel) {
     for (int64_t i = 0; i < count; ++i) panel[i] = x[i];

@@ -23,6 +23,10 @@ struct IntDot {
   static constexpr int kMaxRows = Lanes::kMaxRows;
   // One stream of memory: the chains of one tile hide the latency of products.
   static constexpr int kWideRows = 0;
+  // int8 at 8 rows: 0.73 of the read bandwidth with, 0.82 without (2 threads,
+  // Zen 4); at 12 rows it helps.
+  static constexpr int kUnaidedRows =
+      kFormat == WeightFormat::kInt8 ? 8 : kStreamRows;
   static constexpr int64_t kUnitCols = UnitCols(kFormat);
   // Quarters: 4 columns, which one byte product takes.
   static constexpr int64_t kUnitQuads = kUnitCols / 4;
