@@ -11,7 +11,6 @@
 #include "worker/collective/shm_formation.h"
 #include "worker/collective/shm_segment.h"
 #include "worker/collective/shm_steps.h"
-#include "worker/collective/stream_copy.h"
 #include "worker/collective/sum_tree.h"
 
 namespace phalanx {
@@ -20,8 +19,6 @@ namespace {
 // Up to here every rank adds all planes itself, which saves a step; above, each
 // adds and rounds one block and all read the results, which divides the work.
 constexpr int64_t kOneShotBytes = int64_t{4} << 10;
-// The same where lines travel far: how many bytes of others a rank may read.
-constexpr int64_t kFarOneShotBytes = int64_t{8} << 10;
 
 class ShmCollective final : public Collective {
  public:
@@ -31,7 +28,6 @@ class ShmCollective final : public Collective {
         rank_(config.rank),
         size_(config.size),
         slot_bytes_(config.slot_bytes),
-        distance_(config.distance),
         steps_(*segment_, rank_, *peers_, config.spin) {}
 
   int rank() const override { return rank_; }
@@ -54,7 +50,7 @@ class ShmCollective final : public Collective {
     for (int64_t first = 0; first < bytes; first += slot_bytes_) {
       const int64_t length = std::min(slot_bytes_, bytes - first);
       if (!steps_.Enter()) return;
-      Show(MySlot(), mine.row<char>(0) + first, length);
+      std::memcpy(MySlot(), mine.row<char>(0) + first, length);
       steps_.Publish(tag);
       if (!steps_.AwaitAll()) return;
       for (int r = 0; r < size_; ++r)
@@ -86,24 +82,6 @@ class ShmCollective final : public Collective {
   absl::Status status() const override { return GroupStatus(*segment_); }
 
  private:
-  // The same on every rank.
-  bool far() const {
-    return distance_ == ShmDistance::kMeasured ? steps_.far()
-                                               : distance_ == ShmDistance::kFar;
-  }
-  bool IsOneShot(int64_t bytes) const {
-    return far() ? (size_ - 1) * bytes <= kFarOneShotBytes
-                 : bytes <= kOneShotBytes;
-  }
-
-  // Puts bytes into this rank's slot, where others will read them.
-  void Show(void* slot, const void* from, int64_t bytes) const {
-    if (far())
-      StreamCopy(slot, from, bytes);
-    else
-      std::memcpy(slot, from, bytes);
-  }
-
   char* Slot(int rank) const { return segment_->slot(rank, steps_.parity()); }
   char* MySlot() const { return Slot(rank_); }
 
@@ -114,7 +92,7 @@ class ShmCollective final : public Collective {
     for (int64_t first = 0; first < count; first += slot_count) {
       const int64_t length = std::min(slot_count, count - first);
       const bool whole =
-          IsOneShot(length * int64_t{sizeof(float)})
+          length * int64_t{sizeof(float)} <= kOneShotBytes
               ? ReduceAtOnce(tag, partial + first, length, out + first)
               : ReduceByBlocks(tag, partial + first, length, out + first);
       if (!whole) return;
@@ -126,7 +104,7 @@ class ShmCollective final : public Collective {
   bool ReduceAtOnce(CallTag tag, const float* partial, int64_t count,
                     Out* out) {
     if (!steps_.Enter()) return false;
-    Show(Plane(rank_), partial, count * sizeof(float));
+    std::memcpy(Plane(rank_), partial, count * sizeof(float));
     steps_.Publish(tag);
     if (!steps_.AwaitAll()) return false;
     SumBlock(partial, 0, count, out);
@@ -146,13 +124,13 @@ class ShmCollective final : public Collective {
     if (!steps_.Enter()) return false;
     for (int r = 0; r < size_; ++r)
       if (r != rank_)
-        Show(Plane(rank_) + first(r), partial + first(r),
-             length(r) * sizeof(float));
+        std::memcpy(Plane(rank_) + first(r), partial + first(r),
+                    length(r) * sizeof(float));
     steps_.Publish(tag);
     if (!steps_.AwaitAll()) return false;
     SumBlock(partial, first(rank_), length(rank_), out);
-    Show(Plane(rank_) + first(rank_), out + first(rank_),
-         length(rank_) * sizeof(Out));
+    std::memcpy(Plane(rank_) + first(rank_), out + first(rank_),
+                length(rank_) * sizeof(Out));
     steps_.Publish(tag);
     if (!steps_.AwaitAll()) return false;
     for (int r = 0; r < size_; ++r)
@@ -222,7 +200,6 @@ class ShmCollective final : public Collective {
   const int rank_;
   const int size_;
   const int64_t slot_bytes_;
-  const ShmDistance distance_;
   ShmSteps steps_;
 };
 

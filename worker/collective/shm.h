@@ -11,9 +11,6 @@
 
 namespace phalanx {
 
-// How messages are written. By what rank 0 measures, unless a test says it.
-enum class ShmDistance { kMeasured, kNear, kFar };
-
 // One rank's view of a group that is about to form. All but `rank` and `spin`
 // must be equal on every rank.
 struct ShmConfig {
@@ -26,7 +23,6 @@ struct ShmConfig {
   int64_t slot_bytes = int64_t{1} << 20;
   // False where ranks x threads exceed the CPUs: waits then yield and sleep.
   bool spin = true;
-  ShmDistance distance = ShmDistance::kMeasured;
   // For all ranks to have come. Forming is the only thing with a time limit.
   double timeout_seconds = 30;
   // Asked each millisecond until all have come: an error ends the forming for

@@ -43,9 +43,6 @@ struct alignas(kLineBytes) SegmentHeader {
   alignas(kLineBytes) std::atomic<uint32_t> over;
 };
 
-// Of RankLine::broadcast_bytes: lines travel far in this group (distance.h).
-inline constexpr uint64_t kFarBit = uint64_t{1} << 63;
-
 // What a rank shows at every step; written by that rank alone, but for the two
 // words of its sleepers.
 struct alignas(kLineBytes) RankLine {
@@ -60,7 +57,7 @@ struct alignas(kLineBytes) RankLine {
   std::atomic<uint32_t> left;
   // By step & 1. The call that the step belongs to.
   std::array<std::atomic<uint64_t>, 2> tags;
-  // Rank 0, by step & 1: bytes of the whole broadcast, and kFarBit.
+  // Rank 0, by step & 1: bytes of the whole broadcast.
   std::array<std::atomic<uint64_t>, 2> broadcast_bytes;
   // By the call's parity: when the rank arrived in it, of the host's steady
   // clock.

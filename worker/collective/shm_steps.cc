@@ -20,8 +20,6 @@ namespace {
 constexpr auto kSpinTime = std::chrono::microseconds(50);
 // Between two looks at the clock, which may cost 100 ns; a pause is 10 to 50.
 constexpr int kPausesPerLook = 64;
-// Rarely enough to cost nothing; a second of decode has tens of thousands.
-constexpr uint32_t kStepsPerVote = 16;
 // Before sleeping where spinning is forbidden.
 constexpr int kYields = 8;
 // Between two looks for the dead.
@@ -117,10 +115,8 @@ void ShmSteps::Publish(CallTag tag) {
 }
 
 void ShmSteps::PublishBroadcast(CallTag tag, int64_t bytes) {
-  far_ = distance_.far();
   segment_.line(rank_).broadcast_bytes[(step_ + 1) & 1].store(
-      static_cast<uint64_t>(bytes) | (far_ ? kFarBit : 0),
-      std::memory_order_relaxed);
+      static_cast<uint64_t>(bytes), std::memory_order_relaxed);
   Publish(tag);
 }
 
@@ -130,13 +126,6 @@ bool ShmSteps::AwaitAll() {
   // Ranks arrive in a call's first step; what follows they do together.
   if (step_ == arrival_) skew_seconds_ = MeasureSkew();
   return true;
-}
-
-// Of a line that the rank has just written, while this one spun for it.
-void ShmSteps::MeasureDistance(int rank) {
-  const int64_t written = segment_.line(rank).arrival_nanoseconds[parity_].load(
-      std::memory_order_relaxed);
-  distance_.Vote(1e-9 * static_cast<double>(NowNanoseconds() - written));
 }
 
 double ShmSteps::MeasureSkew() const {
@@ -153,10 +142,8 @@ double ShmSteps::MeasureSkew() const {
 
 bool ShmSteps::AwaitRoot() {
   if (!Await(0, step_) || !CheckTag(0)) return false;
-  const uint64_t shown = segment_.line(0).broadcast_bytes[step_ & 1].load(
+  broadcast_bytes_ = segment_.line(0).broadcast_bytes[step_ & 1].load(
       std::memory_order_relaxed);
-  far_ = (shown & kFarBit) != 0;
-  broadcast_bytes_ = shown & ~kFarBit;
   return true;
 }
 
@@ -167,13 +154,7 @@ bool ShmSteps::Reached(int rank, uint32_t step) {
 }
 
 bool ShmSteps::Await(int rank, uint32_t step) {
-  if (Reached(rank, step)) return true;
-  if (!SpinFor(rank, step)) return SleepFor(rank, step);
-  // CPUs are shared out node by node, so the other half is the farther one.
-  if (rank_ == 0 && rank == size_ / 2 && step == arrival_ &&
-      step % kStepsPerVote == 0)
-    MeasureDistance(rank);
-  return true;
+  return Reached(rank, step) || SpinFor(rank, step) || SleepFor(rank, step);
 }
 
 bool ShmSteps::SpinFor(int rank, uint32_t step) {

@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "common/mutex.h"
 #include "worker/collective/call.h"
-#include "worker/collective/distance.h"
 #include "worker/collective/peer_watch.h"
 #include "worker/collective/shm_segment.h"
 
@@ -61,18 +60,13 @@ class ShmSteps {
 
   // Takes a step of this call.
   void Publish(CallTag tag);
-  // On rank 0, a step that shows the length of a whole broadcast, and whether
-  // lines travel far.
+  // On rank 0, a step that shows the length of a whole broadcast.
   void PublishBroadcast(CallTag tag, int64_t bytes);
 
   // Waits until all, or rank 0, have taken the step last published, and checks
   // that they mean the same call.
   bool AwaitAll();
   bool AwaitRoot();
-
-  // Whether lines travel far between ranks: the same on all, since it changes
-  // with broadcasts alone.
-  bool far() const { return far_; }
 
   // Between the first and the last rank's arrival in the call that AwaitAll was
   // last used in; 0 before.
@@ -96,7 +90,6 @@ class ShmSteps {
   bool SleepUntil(int rank, uint32_t step);
   bool CheckTag(int rank);
   double MeasureSkew() const;
-  void MeasureDistance(int rank);
   // The lowest rank that will take no more steps, and why; false if none.
   bool FindLoss(Loss& loss) const;
 
@@ -116,8 +109,6 @@ class ShmSteps {
   CallTag tag_ = 0;
   double skew_seconds_ = 0;
   uint64_t broadcast_bytes_ = 0;
-  Distance distance_;  // Rank 0.
-  bool far_ = false;
 
   std::atomic<int> awaited_rank_{-1};
 

@@ -338,8 +338,6 @@ std::vector<GroupCase> Cases() {
     cases.push_back({.transport = Transport::kShm, .size = size});
   }
   cases.push_back({.transport = Transport::kShm, .size = 2, .spin = true});
-  for (const int size : {2, 8})
-    cases.push_back({.transport = Transport::kShm, .size = size, .far = true});
   return cases;
 }
 

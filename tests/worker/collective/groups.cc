@@ -14,8 +14,7 @@ namespace phalanx {
 std::string CaseName(const GroupCase& group_case) {
   return absl::StrCat(
       group_case.transport == Transport::kLocal ? "Local" : "Shm",
-      group_case.size, group_case.spin ? "Spinning" : "",
-      group_case.far ? "Far" : "");
+      group_case.size, group_case.spin ? "Spinning" : "");
 }
 
 ShmConfig ShmConfigOf(int size) {
@@ -34,7 +33,6 @@ Group MakeGroup(const GroupCase& group_case) {
   ShmConfig config = ShmConfigOf(group_case.size);
   config.slot_bytes = group_case.slot_bytes;
   config.spin = group_case.spin;
-  config.distance = group_case.far ? ShmDistance::kFar : ShmDistance::kNear;
   Group group(group_case.size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < group_case.size; ++rank) {

@@ -22,7 +22,6 @@ struct GroupCase {
   int size = 1;
   int64_t slot_bytes = 1 << 20;  // Shm only.
   bool spin = false;             // Shm only.
-  bool far = false;              // Shm only.
 };
 
 // "Shm4Spinning", as the name of a test.

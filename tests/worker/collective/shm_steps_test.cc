@@ -34,20 +34,16 @@ class ShmStepsTest : public testing::Test {
     return *reinterpret_cast<int64_t*>(segment_->slot(rank, parity));
   }
 
-  // A call that all wait for: everyone writes its slot and reads all. What a
-  // rank believes of distances is what all others do.
+  // A call that all wait for: everyone writes its slot and reads all.
   bool ExchangeIsRight(int rank, int64_t call) {
     ShmSteps& steps = *steps_[rank];
     if (!steps.Enter()) return false;
-    const auto value = [&](int r) {
-      return 2 * (call * kSize + r) + (steps.far() ? 1 : 0);
-    };
-    Slot(rank, steps.parity()) = value(rank);
+    Slot(rank, steps.parity()) = call * kSize + rank;
     steps.Publish(MakeCallTag(CallKind::kAllGather, call));
     if (!steps.AwaitAll()) return false;
     bool right = true;
     for (int r = 0; r < kSize; ++r)
-      right &= Slot(r, steps.parity()) == value(r);
+      right &= Slot(r, steps.parity()) == call * kSize + r;
     return right;
   }
 
