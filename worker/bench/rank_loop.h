@@ -59,7 +59,7 @@ struct RankFacts {
   int64_t planned_bytes = 0;
 };
 // The last, to {"end": true}, is {"peak_bytes": N}: what it held at most, as
-// the kernel counts it.
+// the kernel counts it, without mapped files.
 
 nlohmann::json ToJson(const PassRequest& request);
 nlohmann::json ToJson(const PassResult& result);
