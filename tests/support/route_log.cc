@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/status.h"
+#include "kernels/forwarding_backend.h"
 
 namespace phalanx {
 namespace {
@@ -96,57 +97,14 @@ class LoggingOps final : public Ops {
   RouteLog* log_;
 };
 
-class LoggingBackend final : public Backend {
+class LoggingBackend final : public ForwardingBackend {
  public:
   LoggingBackend(std::unique_ptr<Backend> inner, RouteLog* log)
-      : inner_(std::move(inner)), ops_(*inner_, log) {}
+      : ForwardingBackend(std::move(inner)), ops_(this->inner(), log) {}
 
-  DType activation_dtype() const override { return inner_->activation_dtype(); }
-  std::string kernel_family() const override { return inner_->kernel_family(); }
-  std::string instruction_set() const override {
-    return inner_->instruction_set();
-  }
-  int threads() const override { return inner_->threads(); }
-  absl::StatusOr<Buffer> Allocate(int64_t bytes, MemoryComponent component,
-                                  absl::string_view what) override {
-    return inner_->Allocate(bytes, component, what);
-  }
-  int64_t allocated_bytes(MemoryComponent component) const override {
-    return inner_->allocated_bytes(component);
-  }
-  void Upload(const void* host, Tensor device) override {
-    inner_->Upload(host, device);
-  }
-  void Download(Tensor device, void* host) override {
-    inner_->Download(device, host);
-  }
-  absl::StatusOr<PackedWeight> AllocateWeight(const WeightShape& shape,
-                                              MemoryComponent component,
-                                              absl::string_view what) override {
-    return inner_->AllocateWeight(shape, component, what);
-  }
-  void PackWeight(const uint16_t* host, int64_t index,
-                  PackedWeight& weight) override {
-    inner_->PackWeight(host, index, weight);
-  }
-  void PackCodes(const uint8_t* codes, const uint16_t* scales, int64_t index,
-                 PackedWeight& weight) override {
-    inner_->PackCodes(codes, scales, index, weight);
-  }
-  std::string packed_layout() const override { return inner_->packed_layout(); }
-  void StorePacked(const void* packed, int64_t index,
-                   PackedWeight& weight) override {
-    inner_->StorePacked(packed, index, weight);
-  }
-  void ReadPacked(const PackedWeight& weight, int64_t index,
-                  void* packed) override {
-    inner_->ReadPacked(weight, index, packed);
-  }
-  absl::Status Synchronize() override { return inner_->Synchronize(); }
   Ops& ops() override { return ops_; }
 
  private:
-  std::unique_ptr<Backend> inner_;
   LoggingOps ops_;
 };
 
