@@ -39,10 +39,6 @@ constexpr double kDeltaFlops = 7;
 constexpr WeightFormat kFormats[] = {WeightFormat::kBf16, WeightFormat::kInt8,
                                      WeightFormat::kInt4};
 
-Peak PeakFor(WeightFormat format) {
-  return format == WeightFormat::kBf16 ? Peak::kBf16 : Peak::kInt8;
-}
-
 // Adds to `left_out` what is not there; any other error stands.
 absl::Status Excuse(const absl::Status& status, const std::string& what,
                     std::vector<std::string>& left_out) {

@@ -44,14 +44,11 @@ std::string Rate(double work, const std::optional<double>& seconds) {
 
 double RoofShare(const KernelWork& work, const KernelSample& sample,
                  double ping_pong_seconds) {
-  double least = sample.roofs.read > 0 ? work.bytes / sample.roofs.read : 0;
-  if (work.to_and_fro) least = std::max(least, ping_pong_seconds);
-  if (work.peak != Peak::kNone) {
-    const double peak = PeakOf(work.peak, sample.roofs);
-    if (peak == 0) return 0;
-    least = std::max(least, work.flops / peak);
-  }
-  return least / sample.seconds;
+  const std::optional<double> least =
+      LeastSeconds(work.bytes, work.flops, work.peak, sample.roofs);
+  if (!least) return 0;
+  return (work.to_and_fro ? std::max(*least, ping_pong_seconds) : *least) /
+         sample.seconds;
 }
 
 std::string KernelText(const KernelReport& report) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/bench/machine_probe.h"
+#include "worker/bench/roofs.h"
 #include "worker/bench/samples.h"
 
 namespace phalanx {

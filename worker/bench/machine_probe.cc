@@ -76,20 +76,6 @@ struct alignas(128) Ball {
 
 }  // namespace
 
-double PeakOf(Peak peak, const Roofs& roofs) {
-  switch (peak) {
-    case Peak::kF32:
-      return roofs.f32_fma;
-    case Peak::kBf16:
-      return roofs.bf16_peak();
-    case Peak::kInt8:
-      return roofs.int8_dot;
-    case Peak::kNone:
-      return 0;
-  }
-  return 0;
-}
-
 MachineProbe::MachineProbe(ProbeConfig config)
     : config_(std::move(config)),
       set_bytes_(SetBytes(config_)),

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "worker/bench/machine_probe.h"
+#include "worker/bench/roofs.h"
 
 namespace phalanx {
 

@@ -1,5 +1,7 @@
 #include "worker/bench/metered_ops.h"
 
+#include <algorithm>
+
 namespace phalanx {
 
 void MeteredOps::Restart(bool timing) {
@@ -18,18 +20,39 @@ void MeteredOps::Run(Part part, Op op) {
   AddSeconds(part, last_end_ - begin);
 }
 
-void MeteredOps::CountProduct(int64_t rows, const PackedWeight& w) {
+// So many matrices of `w`, each by so many rows.
+void MeteredOps::CountProduct(Part part, int64_t rows, const PackedWeight& w,
+                              int64_t matrices) {
   if (rows == 0) return;
-  work_.weight_bytes +=
-      static_cast<double>(w.share_bytes()) / static_cast<double>(w.count);
-  work_.flops += 2.0 * static_cast<double>(rows * w.rows * w.cols);
+  const auto n = static_cast<double>(matrices);
+  work_.products.Add(
+      {.part = part,
+       .peak = PeakFor(w.format),
+       .bytes = n * static_cast<double>(w.share_bytes()) /
+                static_cast<double>(w.count),
+       .flops = n * 2.0 * static_cast<double>(rows * w.rows * w.cols)});
 }
 
-void MeteredOps::CountExperts(int64_t rows, const PackedWeight& w) {
-  work_.weight_bytes += static_cast<double>(touched_) *
-                        static_cast<double>(w.share_bytes()) /
-                        static_cast<double>(w.count);
-  work_.flops += 2.0 * static_cast<double>(rows * w.rows * w.cols);
+void MeteredOps::CountExperts(const PackedWeight& w) {
+  for (const Crowd& crowd : crowds_)
+    CountProduct(Part::kExperts, crowd.rows, w, crowd.experts);
+}
+
+void MeteredOps::CountRouting(std::vector<int32_t>& offsets) {
+  // In place: the rows of each expert that got any, in order.
+  size_t touched = 0;
+  for (size_t e = 0; e + 1 < offsets.size(); ++e)
+    if (const int32_t rows = offsets[e + 1] - offsets[e]; rows > 0)
+      offsets[touched++] = rows;
+  std::sort(offsets.begin(), offsets.begin() + touched);
+  crowds_.clear();
+  for (size_t i = 0; i < touched; ++i) {
+    if (crowds_.empty() || crowds_.back().rows != offsets[i])
+      crowds_.push_back({.rows = offsets[i]});
+    ++crowds_.back().experts;
+  }
+  work_.experts += static_cast<double>(touched);
+  work_.expert_layers += 1;
 }
 
 std::vector<int32_t>& MeteredOps::Host(Tensor values) {
@@ -39,8 +62,11 @@ std::vector<int32_t>& MeteredOps::Host(Tensor values) {
 }
 
 void MeteredOps::Embed(Tensor ids, Tensor table, int64_t first_id, Tensor y) {
-  work_.weight_bytes +=
-      static_cast<double>(y.elements() * ElementBytes(table.dtype));
+  if (y.elements() > 0)
+    work_.products.Add({.part = Part::kRest,
+                        .peak = Peak::kNone,
+                        .bytes = static_cast<double>(
+                            y.elements() * ElementBytes(table.dtype))});
   Run(Part::kRest, [&] { ops_.Embed(ids, table, first_id, y); });
 }
 
@@ -58,37 +84,32 @@ void MeteredOps::Copy(Tensor x, Tensor y) {
 }
 
 void MeteredOps::MatMul(Tensor x, const PackedWeight& w, Tensor y) {
-  CountProduct(x.dims[0], w);
-  const bool head = w.storage.data() == lm_head_;
-  Run(head ? Part::kHead : Part::kDense, [&] { ops_.MatMul(x, w, y); });
+  const Part part = w.storage.data() == lm_head_ ? Part::kHead : Part::kDense;
+  CountProduct(part, x.dims[0], w);
+  Run(part, [&] { ops_.MatMul(x, w, y); });
 }
 
 void MeteredOps::GateUp(Tensor x, const PackedWeight& w, Tensor y) {
-  CountProduct(x.dims[0], w);
+  CountProduct(Part::kDense, x.dims[0], w);
   Run(Part::kDense, [&] { ops_.GateUp(x, w, y); });
 }
 
 void MeteredOps::MatMulSliced(Tensor x, const PackedWeight& w, int slices,
                               Tensor y) {
-  CountProduct(x.dims[0], w);
+  CountProduct(Part::kDense, x.dims[0], w);
   Run(Part::kDense, [&] { ops_.MatMulSliced(x, w, slices, y); });
 }
 
 void MeteredOps::Route(Tensor logits, bool renormalise, Routing routing) {
   Run(Part::kRest, [&] { ops_.Route(logits, renormalise, routing); });
-  const std::vector<int32_t>& offsets = Host(routing.offsets);
-  touched_ = 0;
-  for (size_t e = 0; e + 1 < offsets.size(); ++e)
-    if (offsets[e + 1] > offsets[e]) ++touched_;
-  work_.experts += static_cast<double>(touched_);
-  work_.expert_layers += 1;
+  CountRouting(Host(routing.offsets));
 }
 
 void MeteredOps::ExpertsGateUp(Tensor x, const PackedWeight& w, Routing routing,
                                Tensor hidden) {
   // The last op was before the experts were waited for.
   if (timing_) AddSeconds(Part::kFetch, clock_.now_seconds() - last_end_);
-  CountExperts(hidden.dims[0], w);
+  CountExperts(w);
   Run(Part::kExperts, [&] { ops_.ExpertsGateUp(x, w, routing, hidden); });
 }
 
@@ -96,8 +117,8 @@ void MeteredOps::ExpertsDown(Tensor hidden, const PackedWeight& w,
                              Routing routing, Tensor shared_hidden,
                              const PackedWeight& shared_w, Tensor shared_gate,
                              int slices, Tensor y) {
-  CountExperts(hidden.dims[0], w);
-  CountProduct(shared_hidden.dims[0], shared_w);
+  CountExperts(w);
+  CountProduct(Part::kExperts, shared_hidden.dims[0], shared_w);
   Run(Part::kExperts, [&] {
     ops_.ExpertsDown(hidden, w, routing, shared_hidden, shared_w, shared_gate,
                      slices, y);

@@ -73,8 +73,10 @@ class MeteredOps final : public Ops {
  private:
   template <typename Op>
   void Run(Part part, Op op);
-  void CountProduct(int64_t rows, const PackedWeight& w);
-  void CountExperts(int64_t rows, const PackedWeight& w);
+  void CountProduct(Part part, int64_t rows, const PackedWeight& w,
+                    int64_t matrices = 1);
+  void CountRouting(std::vector<int32_t>& offsets);  // Spoils them.
+  void CountExperts(const PackedWeight& w);
   std::vector<int32_t>& Host(Tensor values);
 
   Backend& backend_;
@@ -84,7 +86,12 @@ class MeteredOps final : public Ops {
   const MonotonicClock clock_;
   bool timing_ = false;
   double last_end_ = 0;
-  int64_t touched_ = 0;  // Experts, of the last routing.
+  // How the last routing shared its tokens out: so many experts got so many.
+  struct Crowd {
+    int64_t rows = 0;
+    int64_t experts = 0;
+  };
+  std::vector<Crowd> crowds_;
   Work work_;
   PartSeconds seconds_ = {};
   std::vector<int32_t> host_;

@@ -7,124 +7,13 @@
 #include "absl/strings/str_format.h"
 #include "common/byte_size.h"
 #include "worker/bench/machine_text.h"
+#include "worker/bench/model_figures.h"
 
 namespace phalanx {
 namespace {
 
 using Json = nlohmann::ordered_json;
 using Cells = std::vector<std::string>;
-
-double MedianOf(const CaseReport& report,
-                const std::function<double(const ModelSample&)>& of) {
-  std::vector<double> values;
-  for (const ModelSample& sample : report.samples) values.push_back(of(sample));
-  return Median(std::move(values)).value_or(0);
-}
-
-double PassSeconds(const PassResult& run) {
-  return run.seconds / static_cast<double>(run.passes);
-}
-
-double Over(double a, double b) { return b > 0 ? a / b : 0; }
-
-// What ranks do alike they do as one: rank 0's work stands for all.
-double OfAllRanks(double of_rank, const ModelReport& model) {
-  return of_rank * model.tp_size;
-}
-
-// Whole blocks of one attention layer and three others, fewer than the 35B's.
-bool IsProjected(const ModelReport& model) {
-  return model.layers < kProjectedLayers && model.layers % 4 == 0;
-}
-
-std::optional<double> Projected(const CaseReport& report,
-                                const ModelReport& model, double pass_seconds) {
-  if (!IsProjected(model)) return std::nullopt;
-  const double head =
-      pass_seconds * PartShares(report.timed)[static_cast<size_t>(Part::kHead)];
-  const double deep = head + (pass_seconds - head) *
-                                 static_cast<double>(kProjectedLayers) /
-                                 static_cast<double>(model.layers);
-  return static_cast<double>(report.c.rows) / deep;
-}
-
-}  // namespace
-
-Peak PeakForWeights(const std::string& weights) {
-  return weights == "bf16" ? Peak::kBf16 : Peak::kInt8;
-}
-
-PartSeconds PartShares(const PassResult& timed) {
-  PartSeconds shares = timed.parts;
-  double ops = 0;
-  for (const double part : timed.parts) ops += part;
-  double& rest = shares[static_cast<size_t>(Part::kRest)];
-  if (timed.seconds > ops) rest += timed.seconds - ops;
-  double all = 0;
-  for (const double part : shares) all += part;
-  for (double& share : shares) share = Over(share, all);
-  return shares;
-}
-
-std::optional<CaseFigures> FiguresOf(const CaseReport& report,
-                                     const ModelReport& model) {
-  if (report.samples.empty()) return std::nullopt;
-  const auto median = [&](const std::function<double(const ModelSample&)>& of) {
-    return MedianOf(report, of);
-  };
-  // Of a pass, of all ranks.
-  const auto each = [&](double Work::*field) {
-    return median([&](const ModelSample& s) {
-      return OfAllRanks(s.run.work.*field, model) /
-             static_cast<double>(s.run.passes);
-    });
-  };
-  const auto rate = [&](const ModelSample& s, double of_rank) {
-    return OfAllRanks(of_rank, model) / s.run.seconds;
-  };
-  CaseFigures f;
-  f.pass_seconds =
-      median([](const ModelSample& s) { return PassSeconds(s.run); });
-  f.tokens_per_second = static_cast<double>(report.c.rows) / f.pass_seconds;
-  f.weight_bytes = each(&Work::weight_bytes);
-  f.cache_bytes = each(&Work::cache_bytes);
-  f.flops = each(&Work::flops);
-  f.read_bytes_per_second = median(
-      [&](const ModelSample& s) { return rate(s, s.run.work.read_bytes()); });
-  f.flops_per_second =
-      median([&](const ModelSample& s) { return rate(s, s.run.work.flops); });
-  f.read_share = median([&](const ModelSample& s) {
-    return Over(rate(s, s.run.work.read_bytes()), s.roofs.read);
-  });
-  f.weights_read_share = median([&](const ModelSample& s) {
-    return Over(rate(s, s.run.work.weight_bytes), s.roofs.read);
-  });
-  f.peak_share = median([&](const ModelSample& s) {
-    return Over(rate(s, s.run.work.flops),
-                PeakOf(PeakForWeights(model.facts.weights), s.roofs));
-  });
-  f.experts_per_layer = median([](const ModelSample& s) {
-    return Over(s.run.work.experts, s.run.work.expert_layers);
-  });
-  if (report.samples.front().tp1)
-    f.over_tp1 = median([](const ModelSample& s) {
-      return PassSeconds(*s.tp1) / PassSeconds(s.run);
-    });
-  const PartSeconds shares = PartShares(report.timed);
-  for (int i = 0; i < kParts; ++i)
-    if (!IsWeights(static_cast<Part>(i))) f.not_weights_share += shares[i];
-  if (model.facts.moe_mode == "offload") {
-    f.hit_rate = median([](const ModelSample& s) {
-      return Over(s.run.work.hits, s.run.work.hits + s.run.work.fetches);
-    });
-    f.fetched_bytes_per_token =
-        each(&Work::fetched_bytes) / static_cast<double>(report.c.rows);
-  }
-  f.projected_tokens_per_second = Projected(report, model, f.pass_seconds);
-  return f;
-}
-
-namespace {
 
 Json OrNull(const std::optional<double>& value) {
   return value ? Json(*value) : Json();
@@ -155,6 +44,12 @@ Json CaseJson(const CaseReport& report, const ModelReport& model) {
   put("flops_per_second", &CaseFigures::flops_per_second);
   put("peak_share", &CaseFigures::peak_share);
   put("experts_per_layer", &CaseFigures::experts_per_layer);
+  put_optional("roof_share", &CaseFigures::roof_share);
+  Json roofs;
+  for (int i = 0; i < kParts; ++i)
+    if (IsWeights(static_cast<Part>(i)))
+      roofs[kPartNames[i]] = f ? OrNull(f->part_roof_shares[i]) : Json();
+  json["part_roof_shares"] = std::move(roofs);
   put("not_weights_share", &CaseFigures::not_weights_share);
   Json parts;
   const PartSeconds shares = PartShares(report.timed);
@@ -186,6 +81,17 @@ Column Number(const char* name, double CaseFigures::*figure, double unit,
           }};
 }
 
+// Of what there is only in some models and groups.
+Column NumberOrNone(
+    const char* name,
+    const std::function<std::optional<double>(const CaseFigures&)>& figure,
+    double unit, int digits) {
+  return {name, [=](const CaseFigures& f) {
+            const std::optional<double> value = figure(f);
+            return value ? absl::StrFormat("%.*f", digits, *value / unit) : "-";
+          }};
+}
+
 std::vector<Column> SpeedColumns() {
   return {Number("tokens/s", &CaseFigures::tokens_per_second, 1, 1),
           Number("ms", &CaseFigures::pass_seconds, 1e-3, 2),
@@ -193,31 +99,35 @@ std::vector<Column> SpeedColumns() {
           Number("of read", &CaseFigures::read_share, 1, 2),
           Number("GFLOP/s", &CaseFigures::flops_per_second, 1e9, 0),
           Number("of peak", &CaseFigures::peak_share, 1, 2),
-          {"not weights",
-           [](const CaseFigures& f) { return Percent(f.not_weights_share); }}};
+          NumberOrNone("of roof", &CaseFigures::roof_share, 1, 2)};
 }
 
-// Of what there is only in some models and groups.
-std::vector<Column> OtherColumns(const ModelReport& report) {
+std::vector<Column> RoofColumns() {
   std::vector<Column> columns;
-  const auto add = [&](const char* name,
-                       std::optional<double> CaseFigures::*figure, double unit,
-                       int digits) {
-    columns.push_back({name, [=](const CaseFigures& f) {
-                         return f.*figure ? absl::StrFormat("%.*f", digits,
-                                                            *(f.*figure) / unit)
-                                          : "-";
-                       }});
-  };
-  columns.push_back(
-      Number("experts a layer", &CaseFigures::experts_per_layer, 1, 1));
-  if (report.tp_size > 1) add("over TP 1", &CaseFigures::over_tp1, 1, 2);
+  for (int i = 0; i < kParts; ++i)
+    if (IsWeights(static_cast<Part>(i)))
+      columns.push_back(NumberOrNone(
+          kPartNames[i],
+          [i](const CaseFigures& f) { return f.part_roof_shares[i]; }, 1, 2));
+  columns.push_back({"not weights", [](const CaseFigures& f) {
+                       return Percent(f.not_weights_share);
+                     }});
+  return columns;
+}
+
+std::vector<Column> OtherColumns(const ModelReport& report) {
+  std::vector<Column> columns = {
+      Number("experts a layer", &CaseFigures::experts_per_layer, 1, 1)};
+  if (report.tp_size > 1)
+    columns.push_back(NumberOrNone("over TP 1", &CaseFigures::over_tp1, 1, 2));
   if (report.facts.moe_mode == "offload") {
-    add("hits", &CaseFigures::hit_rate, 1, 3);
-    add("fetched MB/token", &CaseFigures::fetched_bytes_per_token, 1e6, 2);
+    columns.push_back(NumberOrNone("hits", &CaseFigures::hit_rate, 1, 3));
+    columns.push_back(NumberOrNone(
+        "fetched MB/token", &CaseFigures::fetched_bytes_per_token, 1e6, 2));
   }
   if (IsProjected(report))
-    add("projected tokens/s", &CaseFigures::projected_tokens_per_second, 1, 2);
+    columns.push_back(NumberOrNone(
+        "projected tokens/s", &CaseFigures::projected_tokens_per_second, 1, 2));
   return columns;
 }
 
@@ -256,13 +166,26 @@ int ThrownOf(const ModelReport& report) {
   return thrown;
 }
 
+// Below their tables, lines of at most 100 columns.
+constexpr char kSpeedNote[] =
+    "Medians of the samples kept; a prefill's ms are those of the whole "
+    "prompt.\n"
+    "GB/s: weights touched, keys, values and states, each once a step. "
+    "GFLOP/s: products with weights.\n"
+    "Of roof: the least time, each product the longer of its bytes and its "
+    "operations, over the time.\n";
+constexpr char kRoofNote[] =
+    "A part's products by themselves, over the part's time. Not weights: the "
+    "share of all other time.\n";
+
 std::string Heading(const ModelReport& report) {
-  return absl::StrCat(
-      report.model_dir, ": ", report.layers, " layers, ", report.facts.weights,
-      " weights, experts ", report.facts.moe_mode, "\n", report.processor, "; ",
-      report.facts.instruction_set, ", ", report.facts.kernel_family, "; TP ",
-      report.tp_size, " x ", report.facts.threads,
-      report.facts.threads == 1 ? " thread\n" : " threads\n");
+  return absl::StrCat(report.model_dir, ": ", report.layers, " layers, ",
+                      WeightFormatName(report.facts.weights),
+                      " weights, experts ", report.facts.moe_mode, "\n",
+                      report.processor, "; ", report.facts.instruction_set,
+                      ", ", report.facts.kernel_family, "; TP ", report.tp_size,
+                      " x ", report.facts.threads,
+                      report.facts.threads == 1 ? " thread\n" : " threads\n");
 }
 
 }  // namespace
@@ -271,10 +194,8 @@ std::string ModelText(const ModelReport& report) {
   const RankFacts& facts = report.facts;
   std::string text = absl::StrCat(
       Heading(report), "\n", MachineText(report.before, report.after), "\n",
-      CaseTable(report, "speed", SpeedColumns()),
-      "Medians of the samples kept; a prefill's ms are those of the whole "
-      "prompt. GB/s: weights touched,\nkeys, values and states, each once a "
-      "step. GFLOP/s: products with weights.\n\n",
+      CaseTable(report, "speed", SpeedColumns()), kSpeedNote, "\n",
+      CaseTable(report, "of its roof", RoofColumns()), kRoofNote, "\n",
       CaseTable(report, "more", OtherColumns(report)));
   if (IsProjected(report))
     absl::StrAppend(&text,
@@ -284,9 +205,8 @@ std::string ModelText(const ModelReport& report) {
   absl::StrAppend(&text, "\n", PartTable(report));
   absl::StrAppend(
       &text, "\nA rank holds at most ", FormatByteSize(report.peak_bytes),
-      " of ", FormatByteSize(facts.planned_bytes), " planned: ",
-      absl::StrFormat("%.3f", Over(static_cast<double>(report.peak_bytes),
-                                   static_cast<double>(facts.planned_bytes))),
+      " of ", FormatByteSize(facts.planned_bytes),
+      " planned: ", absl::StrFormat("%.3f", PeakOverPlanned(report)),
       absl::StrFormat("; loaded in %.1f s.\n", facts.load_seconds));
   if (const int thrown = ThrownOf(report); thrown > 0)
     absl::StrAppend(&text, thrown,
@@ -300,27 +220,25 @@ std::string ModelText(const ModelReport& report) {
 
 std::string ModelJson(const ModelReport& report) {
   const RankFacts& facts = report.facts;
-  Json json = {
-      {"model", report.model_dir},
-      {"layers", report.layers},
-      {"processor", report.processor},
-      {"instruction_set", facts.instruction_set},
-      {"kernel_family", facts.kernel_family},
-      {"weights", facts.weights},
-      {"moe_mode", facts.moe_mode},
-      {"tp_size", report.tp_size},
-      {"threads", facts.threads},
-      {"rounds", report.rounds},
-      {"machine",
-       {{"before", MachineJson(report.before)},
-        {"after", MachineJson(report.after)}}},
-      {"load_seconds", facts.load_seconds},
-      {"planned_bytes", facts.planned_bytes},
-      {"peak_bytes", report.peak_bytes},
-      {"peak_over_planned", Over(static_cast<double>(report.peak_bytes),
-                                 static_cast<double>(facts.planned_bytes))},
-      {"thrown", ThrownOf(report)},
-      {"left_out", report.left_out}};
+  Json json = {{"model", report.model_dir},
+               {"layers", report.layers},
+               {"processor", report.processor},
+               {"instruction_set", facts.instruction_set},
+               {"kernel_family", facts.kernel_family},
+               {"weights", WeightFormatName(facts.weights)},
+               {"moe_mode", facts.moe_mode},
+               {"tp_size", report.tp_size},
+               {"threads", facts.threads},
+               {"rounds", report.rounds},
+               {"machine",
+                {{"before", MachineJson(report.before)},
+                 {"after", MachineJson(report.after)}}},
+               {"load_seconds", facts.load_seconds},
+               {"planned_bytes", facts.planned_bytes},
+               {"peak_bytes", report.peak_bytes},
+               {"peak_over_planned", PeakOverPlanned(report)},
+               {"thrown", ThrownOf(report)},
+               {"left_out", report.left_out}};
   Json cases = Json::array();
   for (const CaseReport& c : report.cases) cases.push_back(CaseJson(c, report));
   json["cases"] = std::move(cases);

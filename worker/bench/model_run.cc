@@ -144,8 +144,8 @@ absl::StatusOr<ModelReport> RunModelBench(const ModelBenchConfig& config,
   MachineProbe probe(ProbeOf(
       loops, config.rank.tp_size * static_cast<int>(groups.ranks.threads)));
   report.before = probe.Measure();
-  ModelBench bench(config, PeakForWeights(report.facts.weights), *ranks,
-                   tp1.get(), probe);
+  ModelBench bench(config, PeakFor(report.facts.weights), *ranks, tp1.get(),
+                   probe);
   for (const BenchCase& c : list.cases) {
     line.Show(CaseName(c));
     ASSIGN_OR_RETURN(CaseReport measured, bench.Measure(c));

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/bench/json_channel.h"
 #include "worker/bench/rank_loop.h"
+#include "worker/bench/rank_messages.h"
 
 namespace phalanx {
 

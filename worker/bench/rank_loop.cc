@@ -13,6 +13,7 @@
 #include "common/units.h"
 #include "worker/bench/metered_backend.h"
 #include "worker/bench/noise.h"
+#include "worker/bench/rank_messages.h"
 #include "worker/collective/local.h"
 #include "worker/collective/shm.h"
 #include "worker/collective/timed_collective.h"
@@ -241,7 +242,7 @@ absl::Status RunRank(const WorkerConfig& flags, const PrepareRank& prepare,
       RankFacts{.kernel_family = backend.kernel_family(),
                 .instruction_set = backend.instruction_set(),
                 .moe_mode = std::string(MoeModeName(rank.plan.memory.moe_mode)),
-                .weights = WeightFormatName(rank.format),
+                .weights = rank.format,
                 .threads = backend.threads(),
                 .load_seconds = load_seconds,
                 .planned_bytes = rank.plan.memory.total()})));
@@ -252,63 +253,6 @@ absl::Status RunRank(const WorkerConfig& flags, const PrepareRank& prepare,
 }
 
 }  // namespace
-
-nlohmann::json ToJson(const PassRequest& request) {
-  return {{"kind", static_cast<int>(request.c.kind)},
-          {"rows", request.c.rows},
-          {"context", request.c.context},
-          {"seconds", request.seconds},
-          {"seed", request.seed},
-          {"timing", request.timing}};
-}
-
-PassRequest PassRequestOf(const nlohmann::json& json) {
-  return {.c = {.kind = static_cast<CaseKind>(json["kind"].get<int>()),
-                .rows = json["rows"],
-                .context = json["context"]},
-          .seconds = json["seconds"],
-          .seed = json["seed"],
-          .timing = json["timing"]};
-}
-
-nlohmann::json ToJson(const PassResult& result) {
-  nlohmann::json work = nlohmann::json::array();
-  for (const auto field : kWorkFields) work.push_back(result.work.*field);
-  return {{"passes", result.passes},
-          {"seconds", result.seconds},
-          {"work", work},
-          {"parts", result.parts}};
-}
-
-PassResult PassResultOf(const nlohmann::json& json) {
-  PassResult result;
-  result.passes = json["passes"];
-  result.seconds = json["seconds"];
-  for (size_t i = 0; i < kWorkFields.size(); ++i)
-    result.work.*kWorkFields[i] = json["work"][i];
-  result.parts = json["parts"].get<PartSeconds>();
-  return result;
-}
-
-nlohmann::json ToJson(const RankFacts& facts) {
-  return {{"kernel_family", facts.kernel_family},
-          {"instruction_set", facts.instruction_set},
-          {"moe_mode", facts.moe_mode},
-          {"weights", facts.weights},
-          {"threads", facts.threads},
-          {"load_seconds", facts.load_seconds},
-          {"planned_bytes", facts.planned_bytes}};
-}
-
-RankFacts RankFactsOf(const nlohmann::json& json) {
-  return {.kernel_family = json["kernel_family"],
-          .instruction_set = json["instruction_set"],
-          .moe_mode = json["moe_mode"],
-          .weights = json["weights"],
-          .threads = json["threads"],
-          .load_seconds = json["load_seconds"],
-          .planned_bytes = json["planned_bytes"]};
-}
 
 int RunBenchRank(const WorkerConfig& flags, const PrepareRank& prepare,
                  const std::string& shm_name, JsonChannel* channel) {

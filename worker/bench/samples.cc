@@ -1,15 +1,8 @@
 #include "worker/bench/samples.h"
 
 #include <algorithm>
-#include <array>
 
 namespace phalanx {
-namespace {
-
-constexpr std::array<double Roofs::*, 4> kRoofs = {
-    &Roofs::read, &Roofs::f32_fma, &Roofs::bf16_dot, &Roofs::int8_dot};
-
-}  // namespace
 
 std::optional<double> Median(std::vector<double> values) {
   if (values.empty()) return std::nullopt;
@@ -21,18 +14,12 @@ std::optional<double> Median(std::vector<double> values) {
 
 double MovedBy(const Roofs& before, const Roofs& after) {
   double most = 0;
-  for (const auto roof : kRoofs) {
+  for (const auto roof : kRoofFields) {
     const double low = std::min(before.*roof, after.*roof);
     if (low > 0)
       most = std::max(most, std::max(before.*roof, after.*roof) / low - 1);
   }
   return most;
-}
-
-Roofs MeanOf(const Roofs& a, const Roofs& b) {
-  Roofs mean;
-  for (const auto roof : kRoofs) mean.*roof = (a.*roof + b.*roof) / 2;
-  return mean;
 }
 
 }  // namespace phalanx

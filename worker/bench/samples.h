@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "worker/bench/machine_probe.h"
+#include "worker/bench/roofs.h"
 
 namespace phalanx {
 
@@ -23,9 +23,6 @@ std::optional<double> Median(std::vector<double> values);
 // By how much the roof that moved most did: its larger look over its smaller
 // one, less 1.
 double MovedBy(const Roofs& before, const Roofs& after);
-
-// Between the two.
-Roofs MeanOf(const Roofs& a, const Roofs& b);
 
 // How many samples were kept, and how many were thrown away because the machine
 // moved meanwhile.

@@ -33,10 +33,5 @@ TEST(MachineProbe, OneCoreHasNobodyToPlayWith) {
   EXPECT_EQ(probe.Measure().ping_pong_seconds, 0);
 }
 
-TEST(PeakOf, TheFasterWayToMultiplyBf16Counts) {
-  EXPECT_EQ(PeakOf(Peak::kBf16, {.f32_fma = 2, .bf16_dot = 1}), 2);
-  EXPECT_EQ(PeakOf(Peak::kBf16, {.f32_fma = 2, .bf16_dot = 4}), 4);
-}
-
 }  // namespace
 }  // namespace phalanx
