@@ -26,8 +26,8 @@ struct Product {
 // product is bound by its own bytes or its own operations, whichever take
 // longer. Products of one part, peak and intensity (operations a byte) are
 // bound alike on any machine, so they are one entry, and nothing is lost: a
-// case comes to some tens, about as many as there are numbers of tokens an
-// expert gets. One thread's.
+// case comes to tens of entries, a long prefill to hundreds, as many as there
+// are numbers of tokens that an expert got. One thread's.
 class ProductTable {
  public:
   void Add(const Product& product);
