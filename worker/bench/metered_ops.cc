@@ -40,13 +40,13 @@ void MeteredOps::CountExperts(const PackedWeight& w) {
 
 void MeteredOps::CountRouting(std::vector<int32_t>& offsets) {
   // In place: the rows of each expert that got any, in order.
-  size_t touched = 0;
+  int64_t touched = 0;
   for (size_t e = 0; e + 1 < offsets.size(); ++e)
     if (const int32_t rows = offsets[e + 1] - offsets[e]; rows > 0)
       offsets[touched++] = rows;
   std::sort(offsets.begin(), offsets.begin() + touched);
   crowds_.clear();
-  for (size_t i = 0; i < touched; ++i) {
+  for (int64_t i = 0; i < touched; ++i) {
     if (crowds_.empty() || crowds_.back().rows != offsets[i])
       crowds_.push_back({.rows = offsets[i]});
     ++crowds_.back().experts;

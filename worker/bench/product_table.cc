@@ -8,9 +8,8 @@ void ProductTable::Add(const Product& product) {
   CHECK(product.bytes > 0);
   // Alike for one product and for many: bytes and operations are whole numbers,
   // and their quotient is rounded once.
-  Product& sum = sums_[{.part = product.part,
-                        .peak = product.peak,
-                        .intensity = product.flops / product.bytes}];
+  const double intensity = product.flops / product.bytes;
+  Product& sum = sums_[{product.part, product.peak, intensity}];
   sum.part = product.part;
   sum.peak = product.peak;
   sum.bytes += product.bytes;

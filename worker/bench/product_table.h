@@ -1,9 +1,9 @@
 #ifndef PHALANX_WORKER_BENCH_PRODUCT_TABLE_H_
 #define PHALANX_WORKER_BENCH_PRODUCT_TABLE_H_
 
-#include <compare>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "worker/bench/part.h"
@@ -44,13 +44,8 @@ class ProductTable {
   std::optional<PartSeconds> LeastSeconds(const Roofs& roofs) const;
 
  private:
-  struct Kind {
-    Part part;
-    Peak peak;
-    double intensity;
-
-    auto operator<=>(const Kind&) const = default;
-  };
+  // Part, peak, and operations a byte.
+  using Kind = std::tuple<Part, Peak, double>;
 
   std::map<Kind, Product> sums_;
 };
