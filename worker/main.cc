@@ -27,6 +27,7 @@
 #include "common/ticker.h"
 #include "common/version.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/cpu_quantiser.h"
 #include "kernels/cpu/cpu_roof_loops.h"
 #include "kernels/cuda_plugin/plugin_loader.h"
 #include "worker/bench/kernels_command.h"
@@ -430,7 +431,7 @@ int Main(int argc, char** argv) {
   if (argc > 1 && absl::string_view(argv[1]) == "plan")
     return RunPlanCommand(argc - 1, argv + 1);
   if (argc > 1 && absl::string_view(argv[1]) == "quantize")
-    return RunQuantizeCommand(argc - 1, argv + 1);
+    return RunQuantizeCommand(argc - 1, argv + 1, CpuWeightRowQuantiser());
   if (argc > 1 && absl::string_view(argv[1]) == "bench-model")
     return RunBenchModelCommand(argc - 1, argv + 1, CpuRoofLoops(),
                                 PrepareBenchRank);
