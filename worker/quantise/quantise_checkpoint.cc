@@ -15,6 +15,7 @@
 #include "common/mutex.h"
 #include "common/status.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/digest.h"
 #include "worker/checkpoint/json_fields.h"
 #include "worker/checkpoint/mapped_file.h"
 #include "worker/checkpoint/matrix_pieces.h"
@@ -202,11 +203,11 @@ absl::Status WriteText(const std::string& path, const std::string& text) {
 }
 
 absl::Status CopyBesides(const std::string& from, const std::string& to,
-                         WeightFormat format) {
+                         WeightFormat format, const CodesOrigin& origin) {
   ASSIGN_OR_RETURN(const std::string config,
                    ReadTextFile(from + "/config.json", kMaxConfigBytes));
   ASSIGN_OR_RETURN(const std::string quantised,
-                   QuantisedConfig(config, format));
+                   QuantisedConfig(config, format, origin));
   RETURN_IF_ERROR(WriteText(to + "/config.json", quantised));
   for (const char* name : kCopiedFiles) {
     const fs::path source = fs::path(from) / name;
@@ -252,9 +253,13 @@ absl::StatusOr<QuantiseResult> QuantiseCheckpoint(
   RETURN_IF_ERROR(CheckRoom(*folder, result.bytes));
   RETURN_IF_ERROR(writer.Open(folder->temporary()));
   RETURN_IF_ERROR(Quantiser(options, plan, writer).Run());
-  RETURN_IF_ERROR(
-      CopyBesides(options.model_dir, folder->temporary(), options.format));
   RETURN_IF_ERROR(writer.Flush());
+  ASSIGN_OR_RETURN(const Checkpoint written,
+                   Checkpoint::Open(folder->temporary()));
+  RETURN_IF_ERROR(CopyBesides(options.model_dir, folder->temporary(),
+                              options.format,
+                              {.digest = ModelDigest(written),
+                               .source_digest = ModelDigest(checkpoint)}));
   RETURN_IF_ERROR(folder->Commit());
   return result;
 }
