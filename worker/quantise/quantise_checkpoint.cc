@@ -157,11 +157,15 @@ absl::Status Quantiser::ConvertRows(const Job& job,
                 {.dim = rank - 2, .ranges = {job.rows}}, job.index);
   const uint16_t* bf16 = Assemble({&piece, 1}, job.rows.size(), cols, scratch);
   const int64_t first = job.index * rows + job.rows.begin;
-  if (!conversion.quantised)
-    return writer_.Write(conversion.output, first * cols * 2, bf16,
-                         job.rows.size() * cols * 2);
-  RETURN_IF_ERROR(QuantiseRows(job, bf16, cols, first));
-  if (job.rows.end == rows) MappedFile::DropPages(piece.data);
+  if (conversion.quantised)
+    RETURN_IF_ERROR(QuantiseRows(job, bf16, cols, first));
+  else
+    RETURN_IF_ERROR(writer_.Write(conversion.output, first * cols * 2, bf16,
+                                  job.rows.size() * cols * 2));
+  const int64_t row_bytes = std::ssize(piece.data) / rows;  // Fewer of FP8.
+  MappedFile::DropPages(
+      piece.data.subspan(static_cast<size_t>(job.rows.begin * row_bytes),
+                         static_cast<size_t>(job.rows.size() * row_bytes)));
   return absl::OkStatus();
 }
 
