@@ -21,6 +21,10 @@
 
 namespace phalanx {
 
+// Rises when a code or a scale of some weight changes: who keeps what was
+// quantised, or promises equal bits, says it beside the format.
+inline constexpr int kQuantiserVersion = 1;
+
 // The zero point of a weight's codes.
 constexpr int ZeroPoint(WeightFormat format) {
   return format == WeightFormat::kInt8 ? 128 : 8;
@@ -37,6 +41,12 @@ constexpr int ZeroPoint(WeightFormat format) {
 // bf16.
 void QuantiseWeightRow(const uint16_t* row, int64_t cols, int slices,
                        WeightFormat format, uint8_t* codes, uint16_t* scales);
+
+// What does so: the above, compiled for any processor, or a backend's own for
+// the one at hand (kernels/cpu/cpu_quantiser.h), with the same bits.
+using WeightRowQuantiser = void (*)(const uint16_t* row, int64_t cols,
+                                    int slices, WeightFormat format,
+                                    uint8_t* codes, uint16_t* scales);
 
 // One group of activations, at most kMaxGroupCols: x [count] f32 -> codes
 // [count] in -127 .. 127. Returns the scale: x ~ scale * code.

@@ -73,25 +73,46 @@ struct Group {
     std::memcpy(&lanes, x + i, sizeof(lanes));
     return lanes;
   }
+  Ints bits_at(int64_t i) const {
+    Ints lanes;
+    std::memcpy(&lanes, x + i, sizeof(lanes));
+    return lanes;
+  }
 };
+
+inline int32_t LargestLane(const Ints& x) {
+  int32_t largest = 0;
+  for (int lane = 0; lane < kWidth; ++lane)
+    largest = std::max(largest, x[lane]);
+  return largest;
+}
 
 // The largest magnitude, as the bits of a float.
 inline int32_t LargestBits(const Group& group) {
   Ints most = {};
   for (int64_t i = 0; i < group.padded; i += kWidth) {
-    Ints bits;
-    std::memcpy(&bits, group.x + i, sizeof(bits));
-    bits &= 0x7fffffff;
+    const Ints bits = group.bits_at(i) & 0x7fffffff;
     most = bits > most ? bits : most;
   }
-  int32_t largest = 0;
-  for (int lane = 0; lane < kWidth; ++lane)
-    largest = std::max(largest, most[lane]);
-  return largest;
+  return LargestLane(most);
+}
+
+// Where the first element of the largest magnitude is, of a group of bf16,
+// whose floats have 16 low bits free to say where they are.
+inline int64_t PeakOf(const Group& group) {
+  constexpr int32_t kPlaces = 0xffff;
+  Ints places;
+  for (int lane = 0; lane < kWidth; ++lane) places[lane] = kPlaces - lane;
+  Ints most = {};
+  for (int64_t i = 0; i < group.padded; i += kWidth) {
+    const Ints bits = (group.bits_at(i) & 0x7fffffff) | places;
+    most = bits > most ? bits : most;
+    places -= kWidth;
+  }
+  return kPlaces - (LargestLane(most) & kPlaces);
 }
 
 // x rounded to nearest even, |x| < 2^22.
-inline Floats Rounded(const Floats& x) { return (x + kRounder) - kRounder; }
 inline Ints Whole(const Floats& x) {
   const Floats shifted = x + kRounder;
   Ints bits;
@@ -115,91 +136,124 @@ inline void StoreCodes(const Ints& codes, int64_t left, void* to) {
     std::memcpy(to, &bytes, static_cast<size_t>(left));
 }
 
-// The sum over a group of the squared distances between x * inverse and the
-// whole numbers of int4, in squares of the scale.
-inline float SquaredError(const Group& group, float inverse) {
-  const Floats low = Floats{} - 8.0f;
-  const Floats high = Floats{} + 7.0f;
-  Floats sums[kLanes / kWidth] = {};
+// The scales that int4 chooses from, and how many of them share a pass over the
+// group: as many as the registers hold.
+inline constexpr int kCandidates = 8;
+inline constexpr int kTogether = kWidth == 16 ? kCandidates : 1;
+using Candidates = float __attribute__((vector_size(4 * kCandidates)));
+using CandidateBits = int32_t __attribute__((vector_size(4 * kCandidates)));
+
+// For kTogether candidates and each lane, its part of the sum over a group of
+// the squared distances between x * inverse and the whole numbers of int4, in
+// squares of the scale.
+inline void SquaredErrors(const Group& group, const Candidates& inverses,
+                          int first, float (*sums)[kLanes]) {
+  // Of floats of one sign, order is that of their bits.
+  constexpr auto kLow = std::bit_cast<int32_t>(kRounder - 8.0f);
+  constexpr auto kHigh = std::bit_cast<int32_t>(kRounder + 7.0f);
+  constexpr int kParts = kLanes / kWidth;
+  Floats parts[kTogether][kParts] = {};
   for (int64_t i = 0; i < group.padded; i += kLanes) {
-    for (int part = 0; part < kLanes / kWidth; ++part) {
-      const Floats x = group.at(i + part * kWidth) * inverse;
-      Floats code = Rounded(x);
-      code = code < low ? low : code;
-      code = code > high ? high : code;
-      const Floats error = x - code;
-      sums[part] += error * error;
+#pragma GCC unroll 8
+    for (int c = 0; c < kTogether; ++c) {
+#pragma GCC unroll 8
+      for (int part = 0; part < kParts; ++part) {
+        const Floats x = group.at(i + part * kWidth) * inverses[first + c];
+        const Floats shifted = x + kRounder;
+        Ints bits;
+        std::memcpy(&bits, &shifted, sizeof(bits));
+        bits = Clamped(bits, kLow, kHigh);
+        Floats code;
+        std::memcpy(&code, &bits, sizeof(code));
+        const Floats error = x - (code - kRounder);
+        parts[c][part] += error * error;
+      }
     }
   }
-  float total = 0.0f;
-  for (int lane = 0; lane < kLanes; ++lane)
-    total += sums[lane / kWidth][lane % kWidth];
-  return total;
+  std::memcpy(sums, parts, sizeof(parts));
 }
 
 // The scale of int4 with the least squared error among a few that give the
 // largest element, `peak`, a code of about -8: one end of a normal
 // distribution's range may be cut off so that the rest lies finer.
 inline uint16_t Int4Scale(const Group& group, float peak) {
-  constexpr int kCandidates = 8;
-  uint16_t best = 0;
-  float first = 0.0f;
-  float least = 0.0f;
-  for (int i = 0; i < kCandidates; ++i) {
-    const uint16_t scale =
-        F32ToBf16(peak / -(7.5f + 0.5f * static_cast<float>(i)));
-    const float value = Bf16ToF32(scale);
-    if (i == 0) first = value;
-    const float ratio = value / first;
-    const float error = SquaredError(group, 1.0f / value) * (ratio * ratio);
-    if (i == 0 || error < least) {
-      best = scale;
-      least = error;
-    }
+  constexpr Candidates kDivisors = {-7.5f, -8.0f,  -8.5f,  -9.0f,
+                                    -9.5f, -10.0f, -10.5f, -11.0f};
+  // As F32ToBf16 rounds numbers, left in place as a float's bits.
+  const Candidates wide = peak / kDivisors;
+  CandidateBits bits;
+  std::memcpy(&bits, &wide, sizeof(bits));
+  bits = (bits + 0x7fff + (bits >> 16 & 1)) & ~0xffff;
+  Candidates values;
+  std::memcpy(&values, &bits, sizeof(values));
+  const Candidates inverses = 1.0f / values;
+  alignas(64) float sums[kCandidates][kLanes];
+  for (int i = 0; i < kCandidates; i += kTogether)
+    SquaredErrors(group, inverses, i, sums + i);
+  // Lane after lane, as each candidate alone would be summed: eight chains.
+  Candidates errors = {};
+  for (int lane = 0; lane < kLanes; ++lane) {
+    Candidates of_lane;
+    for (int i = 0; i < kCandidates; ++i) of_lane[i] = sums[i][lane];
+    errors += of_lane;
   }
-  return best;
+  const Candidates ratios = values / values[0];
+  errors *= ratios * ratios;
+  // Errors are not negative, so their order is that of their bits; the first
+  // of equal ones is taken.
+  int32_t order[kCandidates];
+  std::memcpy(order, &errors, sizeof(order));
+  int64_t best = INT64_MAX;
+  for (int i = 0; i < kCandidates; ++i)
+    best = std::min(best, int64_t{order[i]} << 8 | i);
+  return static_cast<uint16_t>(static_cast<uint32_t>(bits[best & 0xff]) >> 16);
 }
 
 // What QuantiseWeightRow does with one group.
-inline void WeightGroup(const uint16_t* row, int64_t count, WeightFormat format,
-                        uint8_t* codes, uint16_t* scale) {
+template <WeightFormat kFormat>
+inline void WeightGroup(const uint16_t* row, int64_t count, uint8_t* codes,
+                        uint16_t* scale) {
+  constexpr bool kInt4 = kFormat == WeightFormat::kInt4;
+  constexpr int kZero = ZeroPoint(kFormat);
   Group group;
   group.Load(row, count);
-  const int zero = ZeroPoint(format);
-  const int32_t bits = LargestBits(group);
-  const auto largest = std::bit_cast<float>(bits);
-  if (bits >= kInfinityBits || largest < kLeast) {
+  // The sign matters to int4 alone.
+  const float peak =
+      kInt4 ? group.x[PeakOf(group)] : std::bit_cast<float>(LargestBits(group));
+  const auto bits = std::bit_cast<int32_t>(std::abs(peak));
+  if (bits >= kInfinityBits || std::abs(peak) < kLeast) {
     *scale = bits >= kInfinityBits ? kBf16NaN : 0;
-    std::memset(codes, zero, static_cast<size_t>(count));
+    std::memset(codes, kZero, static_cast<size_t>(count));
     return;
   }
-  int32_t low = -127;
-  int32_t high = 127;
-  if (format == WeightFormat::kInt8) {
-    *scale = F32ToBf16(largest / 127.0f);
-  } else {
-    low = -8;
-    high = 7;
-    const float* peak = group.x;
-    while (std::abs(*peak) != largest) ++peak;
-    *scale = Int4Scale(group, *peak);
-  }
+  *scale = kInt4 ? Int4Scale(group, peak) : F32ToBf16(peak / 127.0f);
   const float inverse = 1.0f / Bf16ToF32(*scale);
   for (int64_t i = 0; i < count; i += kWidth) {
-    StoreCodes(Clamped(Whole(group.at(i) * inverse), low, high) + zero,
+    const Ints whole = Whole(group.at(i) * inverse);
+    StoreCodes(Clamped(whole, kInt4 ? -8 : -127, kInt4 ? 7 : 127) + kZero,
                count - i, codes + i);
   }
 }
 
+template <WeightFormat kFormat>
 inline void WeightRow(const uint16_t* row, const WeightGroups& groups,
-                      WeightFormat format, uint8_t* codes, uint16_t* scales) {
+                      uint8_t* codes, uint16_t* scales) {
   int64_t at = 0;
   for (int64_t g = 0; g < groups.count; ++g) {
     const int64_t left = groups.slice_cols - at % groups.slice_cols;
     const int64_t count = std::min(groups.cols, left);
-    WeightGroup(row + at, count, format, codes + at, scales + g);
+    WeightGroup<kFormat>(row + at, count, codes + at, scales + g);
     at += count;
   }
+}
+
+// `format` is not bf16.
+inline void WeightRow(const uint16_t* row, const WeightGroups& groups,
+                      WeightFormat format, uint8_t* codes, uint16_t* scales) {
+  if (format == WeightFormat::kInt8)
+    WeightRow<WeightFormat::kInt8>(row, groups, codes, scales);
+  else
+    WeightRow<WeightFormat::kInt4>(row, groups, codes, scales);
 }
 
 struct ActivationGroup {

@@ -25,7 +25,7 @@ namespace phalanx {
 // Where a loading rank finds things, and what it does them with.
 struct LoadRequest {
   Checkpoint checkpoint;
-  std::string model_digest;
+  std::string model_digest;  // ModelDigest of it.
   WeightFormat format = WeightFormat::kBf16;
   std::string pack_cache;  // Folder of packed banks; empty: none is made.
   int threads = 1;         // That load, and later fetch experts.

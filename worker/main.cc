@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/allocator.h"
 #include "common/available_memory.h"
@@ -27,6 +26,7 @@
 #include "common/ticker.h"
 #include "common/version.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/cpu_quantiser.h"
 #include "kernels/cpu/cpu_roof_loops.h"
 #include "kernels/cuda_plugin/plugin_loader.h"
 #include "worker/bench/kernels_command.h"
@@ -45,6 +45,7 @@
 #include "worker/loaded_rank.h"
 #include "worker/metrics/rank_metrics.h"
 #include "worker/model_facts.h"
+#include "worker/numerics_id.h"
 #include "worker/plan_command.h"
 #include "worker/quantise_command.h"
 #include "worker/rank_plan.h"
@@ -65,6 +66,7 @@ struct Prepared {
   std::unique_ptr<Backend> backend;
   RankPlan plan;
   RankIdentity identity;
+  std::string files_digest;  // Of the checkpoint as it is, which packs are of.
   WeightFormat format = WeightFormat::kBf16;
   int64_t program_bytes = 0;  // Of files in memory before the checkpoint's.
 };
@@ -120,19 +122,19 @@ absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
   ASSIGN_OR_RETURN(p.backend, CreateBackend(flags, p.cpus));
   ASSIGN_OR_RETURN(p.plan,
                    Plan(flags, p.config, *p.checkpoint, *p.backend, p.format));
-  const std::string digest = ModelDigest(*p.checkpoint);
-  p.identity = {.rank = flags.rank,
-                .tp_size = flags.tp_size,
-                .version = kVersion,
-                .address = flags.listen,
-                .model_digest = digest,
-                .numerics_id = absl::StrCat(digest.substr(0, 16), "/",
-                                            WeightFormatName(p.format), "/",
-                                            p.backend->kernel_family()),
-                .slice_plan = SlicePlan(p.plan),
-                .pid = getpid(),
-                .kv_blocks = p.plan.limits.kv_blocks,
-                .state_slots = p.plan.limits.state_slots};
+  p.files_digest = ModelDigest(*p.checkpoint);
+  const std::string digest = SourceDigest(p.files_digest, p.config);
+  p.identity = {
+      .rank = flags.rank,
+      .tp_size = flags.tp_size,
+      .version = kVersion,
+      .address = flags.listen,
+      .model_digest = digest,
+      .numerics_id = NumericsId(digest, p.format, p.backend->kernel_family()),
+      .slice_plan = SlicePlan(p.plan),
+      .pid = getpid(),
+      .kv_blocks = p.plan.limits.kv_blocks,
+      .state_slots = p.plan.limits.state_slots};
   return p;
 }
 
@@ -141,7 +143,7 @@ absl::StatusOr<BenchRank> PrepareBenchRank(const WorkerConfig& flags) {
   ASSIGN_OR_RETURN(Prepared p, Prepare(flags));
   return BenchRank{.config = std::move(p.config),
                    .checkpoint = std::move(p.checkpoint),
-                   .model_digest = std::move(p.identity.model_digest),
+                   .model_digest = std::move(p.files_digest),
                    .format = p.format,
                    .cpus = std::move(p.cpus),
                    .backend = std::move(p.backend),
@@ -249,7 +251,7 @@ absl::StatusOr<std::unique_ptr<LoadedRank>> Load(
   double started = 0;
   LoadRequest request = {
       .checkpoint = *std::move(p.checkpoint),
-      .model_digest = p.identity.model_digest,
+      .model_digest = p.files_digest,
       .format = p.format,
       .pack_cache = flags.pack_cache,
       .threads = p.cpus.threads,
@@ -430,7 +432,7 @@ int Main(int argc, char** argv) {
   if (argc > 1 && absl::string_view(argv[1]) == "plan")
     return RunPlanCommand(argc - 1, argv + 1);
   if (argc > 1 && absl::string_view(argv[1]) == "quantize")
-    return RunQuantizeCommand(argc - 1, argv + 1);
+    return RunQuantizeCommand(argc - 1, argv + 1, CpuWeightRowQuantiser());
   if (argc > 1 && absl::string_view(argv[1]) == "bench-model")
     return RunBenchModelCommand(argc - 1, argv + 1, CpuRoofLoops(),
                                 PrepareBenchRank);

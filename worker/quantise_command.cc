@@ -53,13 +53,14 @@ void ShowPercent(const LoadProgress& now, int* shown) {
   if (now.done_bytes == now.total_bytes) std::fputs("\r\x1b[K", stderr);
 }
 
-absl::Status Quantise(const QuantizeFlags& flags,
+absl::Status Quantise(const QuantizeFlags& flags, WeightRowQuantiser row,
                       const std::atomic<bool>& stop) {
   QuantiseOptions options = {.model_dir = flags.model_dir,
                              .format = flags.weights == "int4"
                                            ? WeightFormat::kInt4
                                            : WeightFormat::kInt8,
-                             .out_dir = flags.out_dir};
+                             .out_dir = flags.out_dir,
+                             .quantise_row = row};
   options.run.threads =
       ShareCpus(AllowedCpus(), /*rank=*/0, /*tp_size=*/1, flags.threads)
           .threads;
@@ -91,7 +92,8 @@ void RequireAll(const QuantizeFlags& flags) {
 
 }  // namespace
 
-int RunQuantizeCommand(int argc, char** argv) {
+int RunQuantizeCommand(int argc, char** argv,
+                       const absl::StatusOr<WeightRowQuantiser>& row) {
   CLI::App app(
       "A model's folder in int8 or int4, as `serve --weights` would hold it.",
       "phalanx quantize");
@@ -117,7 +119,8 @@ int RunQuantizeCommand(int argc, char** argv) {
   }
   std::atomic<bool> stop{false};
   const ShutdownSignals signals([&stop](int) { stop = true; });
-  const absl::Status status = Quantise(flags, stop);
+  const absl::Status status =
+      row.ok() ? Quantise(flags, *row, stop) : row.status();
   if (status.ok()) return 0;
   std::fprintf(stderr, "phalanx quantize: %s\n",
                std::string(status.message()).c_str());

@@ -21,6 +21,7 @@ const KernelTable& Table() {
           kInt8Products,
           kInt4Products,
       }},
+      .quantise_weight_row = QuantWeightRow,
       .route = Route,
       .rms_norm = RmsNorm,
       .gated_rms_norm = GatedRmsNorm,

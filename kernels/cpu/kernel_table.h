@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "kernels/packed_weight.h"
+#include "kernels/quantise.h"
 #include "kernels/sequences.h"
 #include "kernels/tensor.h"
 
@@ -45,6 +46,9 @@ struct KernelTable {
   const ProductKernels& of(WeightFormat format) const {
     return products[static_cast<size_t>(format)];
   }
+
+  // quant_pack.cc
+  WeightRowQuantiser quantise_weight_row;
 
   // route.cc
   void (*route)(ThreadPool&, Tensor logits, bool renormalise, Routing routing);

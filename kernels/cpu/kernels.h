@@ -32,6 +32,8 @@ void ExpertsDown(ThreadPool&, Tensor hidden, const PackedWeight& w,
 extern const ProductKernels kInt8Products;
 extern const ProductKernels kInt4Products;
 int64_t QuantMatrixBytes(const WeightShape& shape);
+void QuantWeightRow(const uint16_t* row, int64_t cols, int slices,
+                    WeightFormat format, uint8_t* codes, uint16_t* scales);
 void QuantPackWeight(const uint16_t* host, int64_t index, PackedWeight& w);
 void QuantPackCodes(const uint8_t* codes, const uint16_t* scales, int64_t index,
                     PackedWeight& w);

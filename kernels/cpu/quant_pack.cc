@@ -1,4 +1,5 @@
-// Weights of int8 and int4 into tiles (packed_layout.h).
+// Weights of int8 and int4: rows into codes, codes into tiles
+// (packed_layout.h).
 
 #include <cstring>
 #include <vector>
@@ -80,6 +81,11 @@ void PackTiles(int64_t index, PackedWeight& w, const Fill& fill) {
 int64_t QuantMatrixBytes(const WeightShape& shape) {
   return TileCount(shape.layout, shape.rows) * shape.slices *
          SliceBytes(shape.format, GroupsOf(shape.cols, shape.slices));
+}
+
+void QuantWeightRow(const uint16_t* row, int64_t cols, int slices,
+                    WeightFormat format, uint8_t* codes, uint16_t* scales) {
+  quantise::WeightRow(row, GroupsOf(cols, slices), format, codes, scales);
 }
 
 void QuantPackWeight(const uint16_t* host, int64_t index, PackedWeight& w) {

@@ -1,14 +1,18 @@
-// Loading of weights from the page cache, beside what the machine can copy:
+// Loading of weights from the page cache, and quantising them offline, beside
+// what the machine can copy and write:
 //   load_bench [FOLDER [EXPERTS]]
 // Writes a checkpoint under FOLDER (default: the system's temporary folder),
 // bf16 and then block-FP8, and removes it. Each expert of a layer adds 25 MB;
 // 48 of them make 1.75 GB.
 //
-// GB/s are bytes of bf16 that a rank loads, per second, whatever it then holds
-// them in (bf16, int8, int4); "per core", per second of processor time.
+// GB/s are bytes of bf16 that a rank loads, or `phalanx quantize` reads, per
+// second, whatever it makes of them (bf16, int8, int4); of `write`, bytes
+// written. "per core": per second of processor time.
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -17,16 +21,19 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "common/check.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cpu/cpu_quantiser.h"
 #include "tests/bench/synthetic_checkpoint.h"
 #include "worker/checkpoint/checkpoint.h"
 #include "worker/checkpoint/loader.h"
 #include "worker/checkpoint/mapped_file.h"
+#include "worker/quantise/quantise_checkpoint.h"
 
 namespace phalanx {
 namespace {
@@ -36,6 +43,7 @@ namespace fs = std::filesystem;
 constexpr int kRounds = 3;
 constexpr int64_t kCopyBytes = int64_t{1} << 30;  // Of each thread's share.
 constexpr int64_t kStepBytes = int64_t{4} << 20;
+constexpr int64_t kWriteBytes = int64_t{128} << 10;  // As quantize writes.
 
 double CpuSeconds() {
   timespec now;
@@ -68,10 +76,13 @@ void WarmFreeMemory(int64_t bytes) {
   munmap(memory, static_cast<size_t>(bytes));
 }
 
-// The best of kRounds; others only ever take time away.
-Speed BestSpeed(int64_t bytes, const std::function<void()>& work) {
+// The best of kRounds; others only ever take time away. `before` is not timed.
+Speed BestSpeed(
+    int64_t bytes, const std::function<void()>& work,
+    const std::function<void()>& before = [] {}) {
   Speed best;
   for (int i = 0; i < kRounds; ++i) {
+    before();
     WarmFreeMemory(bytes + bytes / 8);
     const double cpu_start = CpuSeconds();
     const auto start = std::chrono::steady_clock::now();
@@ -149,6 +160,84 @@ Speed LoadSpeed(const std::string& folder, int threads, WeightFormat format) {
   return BestSpeed(progress.total_bytes, load);
 }
 
+// The arithmetic of quantising alone, from memory.
+Speed QuantiseRowsSpeed(WeightRowQuantiser quantise, int threads,
+                        WeightFormat format) {
+  constexpr int64_t kCols = 2048;
+  constexpr int64_t kRows = 32768;
+  std::vector<uint16_t> rows(kRows * kCols);
+  std::mt19937 random(1);
+  for (uint16_t& x : rows)  // Either sign, magnitudes 2^-7 to 1.
+    x = static_cast<uint16_t>((random() & 0x83ff) + 0x3c00);
+  return BestSpeed(kRows * kCols * 2, [&] {
+    OnThreads(threads, [&](int t) {
+      uint8_t codes[kCols];
+      uint16_t scales[kCols / kMaxGroupCols];
+      for (int64_t row = t; row < kRows; row += threads)
+        quantise(rows.data() + row * kCols, kCols, 1, format, codes, scales);
+    });
+  });
+}
+
+// Bytes of a new file, reserved before, to the page cache.
+Speed WriteSpeed(const std::string& path, int threads, int64_t bytes) {
+  const std::vector<char> data(kWriteBytes, 1);
+  const auto write = [&] {
+    const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL, 0644);
+    CHECK(fd >= 0 && posix_fallocate(fd, 0, bytes) == 0);
+    OnThreads(threads, [&](int t) {
+      for (int64_t at = t * kWriteBytes; at + kWriteBytes <= bytes;
+           at += threads * kWriteBytes)
+        CHECK(pwrite(fd, data.data(), kWriteBytes, at) == kWriteBytes);
+    });
+    CHECK(close(fd) == 0);
+  };
+  const Speed speed = BestSpeed(bytes, write, [&] { fs::remove(path); });
+  fs::remove(path);
+  return speed;
+}
+
+// `phalanx quantize`, until all of it is on the disk.
+Speed OfflineSpeed(const std::string& folder, int threads,
+                   WeightFormat format) {
+  const std::string out = folder + "-quantised";
+  const auto quantise = CpuWeightRowQuantiser();
+  CHECK(quantise.ok());
+  QuantiseOptions options = {.model_dir = folder,
+                             .format = format,
+                             .out_dir = out,
+                             .quantise_row = *quantise,
+                             .run = {.threads = threads}};
+  const auto size =
+      static_cast<int64_t>(fs::file_size(folder + "/model.safetensors"));
+  const auto run = [&] { CHECK(QuantiseCheckpoint(options).ok()); };
+  const Speed speed = BestSpeed(size, run, [&] { fs::remove_all(out); });
+  fs::remove_all(out);
+  return speed;
+}
+
+void MeasureOffline(const std::string& folder, int threads) {
+  const auto quantise = CpuWeightRowQuantiser();
+  CHECK(quantise.ok());
+  const auto size =
+      static_cast<int64_t>(fs::file_size(folder + "/model.safetensors"));
+  const Speed write = WriteSpeed(folder + "/written", threads, size / 2);
+  std::printf("     threads=%d  write %.2f (%.2f)", threads, write.gbps,
+              write.gbps_per_core);
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
+    const Speed any = QuantiseRowsSpeed(QuantiseWeightRow, threads, format);
+    const Speed best = QuantiseRowsSpeed(*quantise, threads, format);
+    const Speed offline = OfflineSpeed(folder, threads, format);
+    std::printf(
+        "  %s: rows for any processor %.2f (%.2f), for this one %.2f (%.2f), "
+        "quantize %.2f (%.2f)",
+        WeightFormatName(format), any.gbps, any.gbps_per_core, best.gbps,
+        best.gbps_per_core, offline.gbps, offline.gbps_per_core);
+  }
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
 void Measure(const std::string& folder, int experts, bool fp8) {
   CHECK(WriteSyntheticCheckpoint(
             {.vocab = 32768, .experts = experts, .fp8 = fp8}, folder)
@@ -171,6 +260,7 @@ void Measure(const std::string& folder, int experts, bool fp8) {
     }
     std::printf("\n");
     std::fflush(stdout);
+    MeasureOffline(folder, threads);
   }
 }
 

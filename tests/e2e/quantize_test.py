@@ -25,6 +25,11 @@ def quantize(*flags):
     return done.returncode, done.stdout, done.stderr
 
 
+def get_model(service):
+    request = stubs.inference.GetModelRequest()
+    return service.inference.GetModel(request, timeout=10)
+
+
 class QuantizeTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="phalanx-e2e-")
@@ -45,13 +50,16 @@ class QuantizeTest(unittest.TestCase):
             made = self.make(weights)
             with Service("--weights", weights) as service:
                 want = answers(service)
+                at_load = get_model(service)
             for case, flags, tp_size in (("TP 1", (), 1), ("TP 2, offload", OFFLOAD, 2)):
                 with self.subTest(weights=weights, case=case):
                     with Service(*flags, model=made, tp_size=tp_size) as service:
                         self.assertEqual(answers(service), want)
-                        request = stubs.inference.GetModelRequest()
-                        model = service.inference.GetModel(request, timeout=10)
+                        model = get_model(service)
                         self.assertEqual(model.weight_format, weights)
+                        # So a stream of one may go on in the other.
+                        self.assertEqual(model.numerics_id, at_load.numerics_id)
+                        self.assertEqual(model.model_digest, at_load.model_digest)
 
     def test_another_format_is_refused(self):
         made = self.make("int8")

@@ -85,4 +85,10 @@ std::string ModelDigest(const Checkpoint& checkpoint) {
   return absl::BytesToHexString(absl::string_view(digest));
 }
 
+std::string SourceDigest(const std::string& digest, const ModelConfig& config) {
+  const bool holds =
+      config.codes_origin.has_value() && config.codes_origin->digest == digest;
+  return holds ? config.codes_origin->source_digest : digest;
+}
+
 }  // namespace phalanx

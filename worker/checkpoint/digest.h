@@ -4,6 +4,7 @@
 #include <string>
 
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/model_config.h"
 
 namespace phalanx {
 
@@ -13,6 +14,15 @@ namespace phalanx {
 // all bytes are right. Names and places of files, and the order in which they
 // are listed, do not matter. Any thread.
 std::string ModelDigest(const Checkpoint& checkpoint);
+
+// The digest of the model that a checkpoint holds: of `phalanx quantize`'s
+// codes, that of the checkpoint they were made from, which quantised at load
+// gives the same bits; else `digest`, its own. `digest` is ModelDigest of the
+// checkpoint that `config` is of. Codes are taken for what config.json says
+// only while `digest` is what it says too, so one of which another tool has
+// changed anything that a digest covers is a model of its own. Trusted are
+// config.json, as everywhere, and bytes that a digest does not cover.
+std::string SourceDigest(const std::string& digest, const ModelConfig& config);
 
 }  // namespace phalanx
 

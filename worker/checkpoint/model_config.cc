@@ -7,6 +7,7 @@
 #include "common/log.h"
 #include "common/status.h"
 #include "kernels/packed_weight.h"
+#include "kernels/quantise.h"
 #include "kernels/sequences.h"
 #include "worker/checkpoint/foreign_format.h"
 #include "worker/checkpoint/fp8.h"
@@ -90,20 +91,43 @@ std::string Algorithm(const JsonFields& fields) {
   return "";
 }
 
+// A ModelDigest, or nothing where it is absent.
+absl::StatusOr<std::string> ReadDigest(const JsonFields& fields,
+                                       absl::string_view key) {
+  constexpr size_t kDigits = 64;
+  const Json* value = fields.Find(key);
+  if (value == nullptr) return std::string();
+  const auto* digest = value->get_ptr<const std::string*>();
+  if (digest == nullptr || digest->size() != kDigits ||
+      digest->find_first_not_of("0123456789abcdef") != std::string::npos)
+    return BadField(absl::StrCat(fields.path(), key), *value,
+                    "must be 64 hexadecimal digits");
+  return *digest;
+}
+
+absl::Status ReadCodesOrigin(const JsonFields& fields, ModelConfig* config) {
+  CodesOrigin origin;
+  ASSIGN_OR_RETURN(origin.digest, ReadDigest(fields, "digest"));
+  ASSIGN_OR_RETURN(origin.source_digest, ReadDigest(fields, "source_digest"));
+  if (!origin.digest.empty() && !origin.source_digest.empty())
+    config->codes_origin = std::move(origin);
+  return absl::OkStatus();
+}
+
 // What `phalanx quantize` writes (model_config.h).
 absl::Status ReadOwnCodes(const JsonFields& fields, ModelConfig* config) {
   const Json* version = fields.Find("version");
-  if (version == nullptr || *version != kOwnCodesVersion)
+  if (version == nullptr || *version != kQuantiserVersion)
     return absl::UnimplementedError(absl::StrCat(
         fields.path(), "version is ",
         version == nullptr ? "absent" : RenderJson(*version), "; must be ",
-        kOwnCodesVersion, ": quantise the model again"));
+        kQuantiserVersion, ": quantise the model again"));
   const Json* weights = fields.Find("weights");
   for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kInt4}) {
     if (weights == nullptr || !IsWord(*weights, WeightFormatName(format)))
       continue;
     config->stored_weights = format;
-    return absl::OkStatus();
+    return ReadCodesOrigin(fields, config);
   }
   return BadField(absl::StrCat(fields.path(), "weights"),
                   weights == nullptr ? Json() : *weights,

@@ -14,10 +14,16 @@
 namespace phalanx {
 
 // quantization_config of what `phalanx quantize` makes: {"quant_method":
-// "phalanx", "weights": "int8" or "int4", "version": 1}. A new arithmetic of
-// kernels/quantise.h is a new version.
+// "phalanx", "weights": "int8" or "int4", "version": kQuantiserVersion of
+// kernels/quantise.h, "digest": D, "source_digest": S}; see CodesOrigin.
 inline constexpr absl::string_view kOwnQuantMethod = "phalanx";
-inline constexpr int kOwnCodesVersion = 1;
+
+// What `phalanx quantize` says of the codes that it wrote: ModelDigest
+// (digest.h) of its own checkpoint, and of the one it was made from.
+struct CodesOrigin {
+  std::string digest;
+  std::string source_digest;
+};
 
 // How a checkpoint names and cuts its tensors (model_spec.md 1.1). Others are
 // refused by name. Whether layers have experts is another matter, see
@@ -47,6 +53,8 @@ struct ModelConfig {
   // What those that MayBeQuantised are stored in: codes where `phalanx
   // quantize` made the checkpoint.
   WeightFormat stored_weights = WeightFormat::kBf16;
+  // Where they are codes; those that were made before 2026-12-01 do not say.
+  std::optional<CodesOrigin> codes_origin;
   std::vector<LayerKind> layer_types;  // One a layer.
 
   // Gated attention.

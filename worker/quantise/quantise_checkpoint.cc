@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -12,8 +14,8 @@
 #include "common/byte_size.h"
 #include "common/mutex.h"
 #include "common/status.h"
-#include "kernels/quantise.h"
 #include "worker/checkpoint/checkpoint.h"
+#include "worker/checkpoint/digest.h"
 #include "worker/checkpoint/json_fields.h"
 #include "worker/checkpoint/mapped_file.h"
 #include "worker/checkpoint/matrix_pieces.h"
@@ -28,8 +30,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What one job reads, about.
+// What one job reads, about, and what of it is quantised before it is written,
+// so that its codes are still in a core's own cache.
 constexpr int64_t kJobBytes = 2 << 20;
+constexpr int64_t kBlockBytes = 256 << 10;
 
 // What belongs to a model beside config.json and weights, where it is there.
 constexpr const char* kCopiedFiles[] = {"generation_config.json",
@@ -45,28 +49,14 @@ constexpr const char* kCopiedFiles[] = {"generation_config.json",
                                         "license.txt",
                                         "LICENSE.txt"};
 
-// Codes and scales of some neighbouring rows.
-struct CodedRows {
-  std::vector<uint8_t> codes;  // As they are stored.
-  std::vector<uint16_t> scales;
-};
-
-CodedRows QuantiseRows(const uint16_t* rows, int64_t count, int64_t cols,
-                       int slices, WeightFormat format) {
-  const int64_t groups = GroupsOf(cols, slices).count;
-  CodedRows coded;
-  coded.codes.resize(static_cast<size_t>(count * cols));
-  coded.scales.resize(static_cast<size_t>(count * groups));
-  for (int64_t r = 0; r < count; ++r)
-    QuantiseWeightRow(rows + r * cols, cols, slices, format,
-                      coded.codes.data() + r * cols,
-                      coded.scales.data() + r * groups);
-  if (format == WeightFormat::kInt8) return coded;
-  for (size_t i = 0; i < coded.codes.size() / 2; ++i)
-    coded.codes[i] =
-        static_cast<uint8_t>(coded.codes[2 * i] | coded.codes[2 * i + 1] << 4);
-  coded.codes.resize(coded.codes.size() / 2);
-  return coded;
+// int4 as it is stored: codes of even columns in the low halves of bytes.
+void PairCodes(std::span<const uint8_t> codes, std::vector<uint8_t>& pairs) {
+  pairs.resize(codes.size() / 2);
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    uint16_t two;
+    std::memcpy(&two, codes.data() + 2 * i, sizeof(two));
+    pairs[i] = static_cast<uint8_t>(two | two >> 4);
+  }
 }
 
 // The work of one call. Jobs hold `this`.
@@ -88,6 +78,8 @@ class Quantiser {
 
   void AddJobs(const Conversion& conversion);
   absl::Status ConvertRows(const Job& job, LoadJobs::Scratch* scratch);
+  absl::Status QuantiseRows(const Job& job, const uint16_t* rows, int64_t cols,
+                            int64_t first);
   absl::Status CopyVector(const Conversion& conversion);
   // Remembers the first error, and ends the run.
   void Note(const absl::Status& status);
@@ -165,20 +157,44 @@ absl::Status Quantiser::ConvertRows(const Job& job,
                 {.dim = rank - 2, .ranges = {job.rows}}, job.index);
   const uint16_t* bf16 = Assemble({&piece, 1}, job.rows.size(), cols, scratch);
   const int64_t first = job.index * rows + job.rows.begin;
-  if (!conversion.quantised)
-    return writer_.Write(conversion.output, first * cols * 2, bf16,
-                         job.rows.size() * cols * 2);
-  const CodedRows coded = QuantiseRows(bf16, job.rows.size(), cols,
-                                       conversion.slices, options_.format);
-  const int64_t code_bytes = std::ssize(coded.codes) / job.rows.size();
-  const int64_t scale_bytes = std::ssize(coded.scales) / job.rows.size() * 2;
-  RETURN_IF_ERROR(writer_.Write(conversion.output, first * code_bytes,
-                                coded.codes.data(), std::ssize(coded.codes)));
-  RETURN_IF_ERROR(writer_.Write(conversion.scales, first * scale_bytes,
-                                coded.scales.data(),
-                                std::ssize(coded.scales) * 2));
-  if (job.rows.end == rows) MappedFile::DropPages(piece.data);
+  if (conversion.quantised)
+    RETURN_IF_ERROR(QuantiseRows(job, bf16, cols, first));
+  else
+    RETURN_IF_ERROR(writer_.Write(conversion.output, first * cols * 2, bf16,
+                                  job.rows.size() * cols * 2));
+  const int64_t row_bytes = std::ssize(piece.data) / rows;  // Fewer of FP8.
+  MappedFile::DropPages(
+      piece.data.subspan(static_cast<size_t>(job.rows.begin * row_bytes),
+                         static_cast<size_t>(job.rows.size() * row_bytes)));
   return absl::OkStatus();
+}
+
+// The job's rows, the first of which is row `first` of the tensor.
+absl::Status Quantiser::QuantiseRows(const Job& job, const uint16_t* rows,
+                                     int64_t cols, int64_t first) {
+  const Conversion& conversion = *job.conversion;
+  const bool pairs = options_.format == WeightFormat::kInt4;
+  const int64_t groups = GroupsOf(cols, conversion.slices).count;
+  const int64_t code_bytes = pairs ? cols / 2 : cols;  // Of a row.
+  const int64_t count = job.rows.size();
+  const int64_t step = std::max<int64_t>(1, kBlockBytes / (2 * cols));
+  std::vector<uint16_t> scales(static_cast<size_t>(count * groups));
+  std::vector<uint8_t> codes;
+  std::vector<uint8_t> paired;
+  for (int64_t begin = 0; begin < count; begin += step) {
+    const int64_t end = std::min(begin + step, count);
+    codes.resize(static_cast<size_t>((end - begin) * cols));
+    for (int64_t row = begin; row < end; ++row)
+      options_.quantise_row(
+          rows + row * cols, cols, conversion.slices, options_.format,
+          codes.data() + (row - begin) * cols, scales.data() + row * groups);
+    if (pairs) PairCodes(codes, paired);
+    RETURN_IF_ERROR(writer_.Write(
+        conversion.output, (first + begin) * code_bytes,
+        pairs ? paired.data() : codes.data(), (end - begin) * code_bytes));
+  }
+  return writer_.Write(conversion.scales, first * groups * 2, scales.data(),
+                       count * groups * 2);
 }
 
 absl::Status WriteText(const std::string& path, const std::string& text) {
@@ -191,11 +207,11 @@ absl::Status WriteText(const std::string& path, const std::string& text) {
 }
 
 absl::Status CopyBesides(const std::string& from, const std::string& to,
-                         WeightFormat format) {
+                         WeightFormat format, const CodesOrigin& origin) {
   ASSIGN_OR_RETURN(const std::string config,
                    ReadTextFile(from + "/config.json", kMaxConfigBytes));
   ASSIGN_OR_RETURN(const std::string quantised,
-                   QuantisedConfig(config, format));
+                   QuantisedConfig(config, format, origin));
   RETURN_IF_ERROR(WriteText(to + "/config.json", quantised));
   for (const char* name : kCopiedFiles) {
     const fs::path source = fs::path(from) / name;
@@ -241,9 +257,13 @@ absl::StatusOr<QuantiseResult> QuantiseCheckpoint(
   RETURN_IF_ERROR(CheckRoom(*folder, result.bytes));
   RETURN_IF_ERROR(writer.Open(folder->temporary()));
   RETURN_IF_ERROR(Quantiser(options, plan, writer).Run());
-  RETURN_IF_ERROR(
-      CopyBesides(options.model_dir, folder->temporary(), options.format));
   RETURN_IF_ERROR(writer.Flush());
+  ASSIGN_OR_RETURN(const Checkpoint written,
+                   Checkpoint::Open(folder->temporary()));
+  RETURN_IF_ERROR(CopyBesides(options.model_dir, folder->temporary(),
+                              options.format,
+                              {.digest = ModelDigest(written),
+                               .source_digest = ModelDigest(checkpoint)}));
   RETURN_IF_ERROR(folder->Commit());
   return result;
 }

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "kernels/quantise.h"
 #include "kernels/weight_format.h"
 #include "worker/checkpoint/load_jobs.h"
 #include "worker/quantise/checkpoint_writer.h"
@@ -15,6 +16,7 @@ struct QuantiseOptions {
   std::string model_dir;
   WeightFormat format = WeightFormat::kInt8;  // Not bf16.
   std::string out_dir;
+  WeightRowQuantiser quantise_row = QuantiseWeightRow;
   LoadJobs::RunOptions run = {};  // Threads, progress, stop.
   int64_t max_file_bytes = kMaxOutputFileBytes;
 };

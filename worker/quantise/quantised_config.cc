@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/status.h"
+#include "kernels/quantise.h"
 #include "worker/checkpoint/json_fields.h"
-#include "worker/checkpoint/model_config.h"
 
 namespace phalanx {
 namespace {
@@ -16,7 +16,8 @@ constexpr const char* kFormatKeys[] = {"quantization_config",
 }  // namespace
 
 absl::StatusOr<std::string> QuantisedConfig(absl::string_view config_json,
-                                            WeightFormat format) {
+                                            WeightFormat format,
+                                            const CodesOrigin& origin) {
   RETURN_IF_ERROR(ParseJsonObject(config_json).status());
   auto root =
       nlohmann::ordered_json::parse(config_json.begin(), config_json.end());
@@ -28,7 +29,9 @@ absl::StatusOr<std::string> QuantisedConfig(absl::string_view config_json,
   }
   root["quantization_config"] = {{"quant_method", std::string(kOwnQuantMethod)},
                                  {"weights", WeightFormatName(format)},
-                                 {"version", kOwnCodesVersion}};
+                                 {"version", kQuantiserVersion},
+                                 {"digest", origin.digest},
+                                 {"source_digest", origin.source_digest}};
   return root.dump(2) + "\n";
 }
 

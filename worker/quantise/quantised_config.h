@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "kernels/weight_format.h"
+#include "worker/checkpoint/model_config.h"
 
 namespace phalanx {
 
@@ -13,7 +14,8 @@ namespace phalanx {
 // members in their order, with a quantization_config of ours in place of what
 // there was. INVALID_ARGUMENT for what is no JSON object.
 absl::StatusOr<std::string> QuantisedConfig(absl::string_view config_json,
-                                            WeightFormat format);
+                                            WeightFormat format,
+                                            const CodesOrigin& origin);
 
 }  // namespace phalanx
 

@@ -81,5 +81,24 @@ TEST(ModelDigest, PassesOverTheMiddleOfALargeTensor) {
   EXPECT_EQ(DigestOfBytes(data), DigestOfBytes(changed));
 }
 
+ModelConfig SaidToBe(const std::string& digest, const std::string& source) {
+  ModelConfig config;
+  config.stored_weights = WeightFormat::kInt8;
+  config.codes_origin = {.digest = digest, .source_digest = source};
+  return config;
+}
+
+TEST(SourceDigest, OfCodesIsThatOfWhatTheyWereMadeFrom) {
+  EXPECT_EQ(SourceDigest("a", SaidToBe("a", "source")), "source");
+}
+
+TEST(SourceDigest, OfOtherFilesThanTheConfigMeansIsTheirOwn) {
+  EXPECT_EQ(SourceDigest("b", SaidToBe("a", "source")), "b");
+}
+
+TEST(SourceDigest, OfAModelThatSaysNothingIsItsOwn) {
+  EXPECT_EQ(SourceDigest("a", ModelConfig()), "a");
+}
+
 }  // namespace
 }  // namespace phalanx

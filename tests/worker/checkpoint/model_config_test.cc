@@ -159,6 +159,20 @@ TEST(ParseModelConfig, ReadsTheFormatOfPhalanxQuantize) {
   EXPECT_TRUE(config->has_lm_head());
 }
 
+TEST(ParseModelConfig, ReadsWhatPhalanxQuantizeSaysOfItsFiles) {
+  Json json = Flat();
+  json["quantization_config"] = {{"quant_method", "phalanx"},
+                                 {"weights", "int8"},
+                                 {"version", 1},
+                                 {"digest", std::string(64, 'a')},
+                                 {"source_digest", std::string(64, '0')}};
+  const auto config = ParseModelConfig(json.dump());
+  ASSERT_OK(config);
+  ASSERT_TRUE(config->codes_origin.has_value());
+  EXPECT_EQ(config->codes_origin->digest, std::string(64, 'a'));
+  EXPECT_EQ(config->codes_origin->source_digest, std::string(64, '0'));
+}
+
 TEST(HeldFormatOf, TakesWhatTheModelIsStoredIn) {
   ModelConfig config;
   EXPECT_EQ(*HeldFormatOf(config, "auto"), WeightFormat::kBf16);
@@ -296,6 +310,13 @@ INSTANTIATE_TEST_SUITE_P(
         Set("CodesOfAnotherFormat", "quantization_config",
             {{"quant_method", "phalanx"}, {"weights", "int3"}, {"version", 1}},
             "quantization_config.weights is \"int3\"; must be \"int8\""),
+        Set("CodesOfAnUnreadableDigest", "quantization_config",
+            {{"quant_method", "phalanx"},
+             {"weights", "int8"},
+             {"version", 1},
+             {"source_digest", "A0"}},
+            "quantization_config.source_digest is \"A0\"; must be 64 "
+            "hexadecimal digits"),
         Set("SigmoidGate", "output_gate_type", "sigmoid",
             "output_gate_type is \"sigmoid\", which is not served yet; must be "
             "\"silu\" or \"swish\"",

@@ -14,6 +14,7 @@
 #include "tests/worker/checkpoint/checkpoint_files.h"
 #include "tests/worker/checkpoint/fake_backend.h"
 #include "tests/worker/checkpoint/packed_bytes.h"
+#include "worker/checkpoint/digest.h"
 #include "worker/checkpoint/loader.h"
 
 namespace phalanx {
@@ -62,6 +63,20 @@ absl::StatusOr<std::vector<std::string>> Load(const std::string& model_dir,
   held.push_back(
       absl::StrCat(weights.expert_bytes, " ", weights.non_expert_bytes));
   return held;
+}
+
+// Of the files, whatever config.json says.
+std::string DigestOf(const std::string& model_dir) {
+  const auto checkpoint = Checkpoint::Open(model_dir);
+  EXPECT_TRUE(checkpoint.ok()) << checkpoint.status();
+  return checkpoint.ok() ? ModelDigest(*checkpoint) : "";
+}
+
+// Of the model that a folder holds.
+std::string SourceDigestOf(const std::string& model_dir) {
+  const auto config = LoadModelConfig(model_dir);
+  EXPECT_TRUE(config.ok()) << config.status();
+  return config.ok() ? SourceDigest(DigestOf(model_dir), *config) : "";
 }
 
 std::map<std::string, std::string> FilesOf(const std::string& dir) {
@@ -182,6 +197,36 @@ TEST(QuantiseCheckpoint, LoadsAlikeFromOneFileAndFromSeveral) {
               *Load(several, WeightFormat::kInt8));
 }
 
+// --- The model it is of ----------------------------------------------------
+
+TEST(QuantisedModelsDigest, IsThatOfTheModelItIsMadeFrom) {
+  const TempFolder folder;
+  const std::string int8 =
+      MustQuantise(kMoe, WeightFormat::kInt8, folder.path() + "/int8");
+  const std::string int4 =
+      MustQuantise(kMoe, WeightFormat::kInt4, folder.path() + "/int4");
+
+  EXPECT_EQ(SourceDigestOf(int8), DigestOf(kMoe));
+  EXPECT_EQ(SourceDigestOf(int4), DigestOf(kMoe));
+  EXPECT_NE(DigestOf(int8), DigestOf(kMoe));
+}
+
+TEST(QuantisedModelsDigest, IsItsOwnOnceAnotherToolChangedATensor) {
+  const TempFolder folder;
+  const std::string out =
+      MustQuantise(kMoe, WeightFormat::kInt8, folder.path() + "/out");
+  TensorSpecs tensors = ReadTensors(out);
+  char& code = tensors
+                   ["model.language_model.layers.0.linear_attn.out_proj."
+                    "weight"]
+                       .data[5];
+  code = static_cast<char>(code ^ 1);
+  folder.Write("out/model.safetensors", SafetensorsBytes(tensors));
+
+  EXPECT_EQ(SourceDigestOf(out), DigestOf(out));
+  EXPECT_NE(SourceDigestOf(out), DigestOf(kMoe));
+}
+
 // --- The folder ------------------------------------------------------------
 
 TEST(QuantiseCheckpoint, TakesWhatBelongsToTheModelAlong) {
@@ -207,7 +252,9 @@ TEST(QuantiseCheckpoint, SaysItsFormatInPlaceOfAnother) {
   EXPECT_EQ(config.at("quantization_config"),
             (nlohmann::json{{"quant_method", "phalanx"},
                             {"weights", "int4"},
-                            {"version", kOwnCodesVersion}}));
+                            {"version", kQuantiserVersion},
+                            {"digest", DigestOf(out)},
+                            {"source_digest", DigestOf(Golden("moe_fp8"))}}));
   EXPECT_EQ(config.at("text_config"),
             ReadJson(Golden("moe_fp8") + "/config.json").at("text_config"));
 }
