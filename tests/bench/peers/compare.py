@@ -58,6 +58,21 @@ def take(measures, ours, llama, file):
     return record
 
 
+def rounds(args, take_some):
+    """Records of take_some(measures), until enough are kept of each measure or
+    the most were taken."""
+    kept = dict.fromkeys(args.measures, 0)
+    for _ in range(args.most or 2 * args.rounds):
+        wanted = [m for m in args.measures if kept[m] < args.rounds]
+        if not wanted:
+            return
+        for group in [[m] for m in wanted] if args.apart else [wanted]:
+            record = take_some(group)
+            for measure in group:
+                kept[measure] += is_kept(record, str(measure))
+            yield record
+
+
 def measure_all(args):
     file = GgufFile(args.gguf)
     ours = engines.Phalanx(args.worker, args.model, args.weights, args.threads, args.samples)
@@ -67,19 +82,14 @@ def measure_all(args):
         "weights": args.weights,
         "gguf": os.path.basename(args.gguf),
     }
-    kept = dict.fromkeys(args.measures, 0)
-    for _ in range(args.most or 2 * args.rounds):
-        wanted = [m for m in args.measures if kept[m] < args.rounds]
-        for group in [[m] for m in wanted] if args.apart else [wanted] if wanted else []:
-            record = {**fixed, **take(group, ours, llama, file)}
-            record["date"] = datetime.datetime.now().isoformat(timespec="seconds")
-            with open(args.log, "a", encoding="utf-8") as log:
-                log.write(json.dumps(record) + "\n")
-            for measure in group:
-                kept[measure] += is_kept(record, str(measure))
-                print(line_of(record, str(measure)), file=sys.stderr)
-            took = [f"{who} {record[who + '_seconds']:.0f} s" for who in ("llama", "ours") if who in record]
-            print("took " + ", ".join(took), file=sys.stderr, flush=True)
+    for record in rounds(args, lambda group: {**fixed, **take(group, ours, llama, file)}):
+        record["date"] = datetime.datetime.now().isoformat(timespec="seconds")
+        with open(args.log, "a", encoding="utf-8") as log:
+            log.write(json.dumps(record) + "\n")
+        for name in record["llama"]:
+            print(line_of(record, name), file=sys.stderr)
+        took = [f"{who} {record[who + '_seconds']:.0f} s" for who in ("llama", "ours") if who in record]
+        print("took " + ", ".join(took), file=sys.stderr, flush=True)
 
 
 def limits(record, name):

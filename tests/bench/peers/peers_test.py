@@ -7,6 +7,7 @@ import os
 import struct
 import sys
 import tempfile
+import types
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -165,6 +166,31 @@ class CompareTest(unittest.TestCase):
             compare.by_placement([_round(8, 5), moved], "decode1"),
             {"moved": [moved], "near": [_round(8, 5)]},
         )
+
+    def test_takes_again_only_what_was_thrown_away(self):
+        args = types.SimpleNamespace(measures=_measures("prefill512", "decode1"), rounds=1, most=5, apart=False)
+        moved, still = _round(8, 5, read=150.0), _round(8, 5)
+        answers, asked = [moved, still], []
+
+        def take(measures):
+            asked.append([str(m) for m in measures])
+            return answers[len(asked) - 1]
+
+        self.assertEqual(list(compare.rounds(args, take)), [moved, still])
+        self.assertEqual(asked, [["prefill512", "decode1"], ["decode1"]])
+
+    def test_ends_after_the_most_rounds(self):
+        args = types.SimpleNamespace(measures=_measures("decode1"), rounds=1, most=3, apart=False)
+        moved = _round(8, 5, read=150.0)
+
+        self.assertEqual(list(compare.rounds(args, lambda measures: moved)), [moved] * 3)
+
+    def test_takes_measures_one_by_one_where_they_are_apart(self):
+        args = types.SimpleNamespace(measures=_measures("prefill512", "decode1"), rounds=1, most=1, apart=True)
+        asked = []
+        list(compare.rounds(args, lambda measures: asked.append(measures) or _round(8, 5)))
+
+        self.assertEqual(asked, [_measures("prefill512"), _measures("decode1")])
 
     def test_parts_nothing_where_the_machine_stayed(self):
         self.assertEqual(compare.by_placement([_round(8, 5), _round(9, 5)], "decode1"), {})
