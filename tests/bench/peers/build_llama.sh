@@ -2,8 +2,9 @@
 # Builds llama.cpp's measuring programs for this processor, from the source
 # package of llama-cpp-python on PyPI:
 #   bash tests/bench/peers/build_llama.sh DIR [PACKAGE.tar.gz]
-# DIR is a scratch folder, of 1 GB in the end; the package (77 MB) is fetched
-# by pip unless given. Ends with where the programs are: DIR/build/bin.
+# DIR is a scratch folder, of 0.5 GB in the end; the package (77 MB) is fetched
+# by pip unless given. Some 6 minutes of processor time. Ends with where the
+# programs are: DIR/build/bin.
 # OpenMP and all else are as upstream's defaults; only what no measurement
 # needs is left out.
 set -eu
@@ -11,7 +12,7 @@ set -eu
 VERSION=0.3.36
 
 if [ $# -lt 1 ]; then
-  sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+  sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 package=${2:+$(realpath "$2")}

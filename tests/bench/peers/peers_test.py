@@ -1,16 +1,19 @@
-"""to_gguf.py on the small model of the repository, and the arithmetic of
-compare.py on rounds made up here."""
+"""to_gguf.py on the small model of the repository, and what compare.py and
+engines.py make of rounds and output made up here."""
 
+import json
 import math
 import os
 import struct
 import sys
 import tempfile
+import types
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import compare  # noqa: E402
+import engines  # noqa: E402
 import to_gguf  # noqa: E402
 from gguf_file import GgufFile  # noqa: E402
 
@@ -87,49 +90,148 @@ class ToGgufTest(unittest.TestCase):
         self.assertAlmostEqual(self.file.bytes_per_step(2) - once, experts * (4 / 16 * 12 / 16))
 
 
-def _round(ours, llama, read_after=100.0, peak_after=400.0):
-    before = {"read_bytes_per_second": 100.0, "bf16_dot_flops": 400.0, "f32_fma_flops": 200.0}
-    after = {**before, "read_bytes_per_second": read_after, "bf16_dot_flops": peak_after}
-    return {
+def _round(ours=None, llama=5.0, read=100.0, peak=400.0, ping_pong=60.0):
+    """`ours` and `llama` of decode1, beside a prefill of 50 tokens a second; the
+    machine is so at the last look."""
+
+    def look(read, peak, ping_pong):
+        roofs = {"read_bytes_per_second": read, "f32_fma_flops": 200.0}
+        roofs |= {"bf16_dot_flops": peak, "int8_dot_ops": 1000.0}
+        return {"roofs": roofs, "ping_pong_ns": ping_pong}
+
+    record = {
         "weights": "bf16",
-        "bytes": {"decode": 10, "batch": 20},
-        "flops": {"prefill": 4},
-        "probes": [{"roofs": before}, {"roofs": after}],
-        "ours": [{"decode": rate} for rate in ours],
-        "llama": [{"decode": rate, "prefill": 50, "batch": 24} for rate in llama],
+        "llama": {"decode1": llama, "prefill512": 50.0},
+        "llama_cost": {"decode1": 10.0, "prefill512": 4.0},
+        "looks": [look(100.0, 400.0, 60.0), look(read, peak, ping_pong)],
     }
+    if ours is not None:
+        record["ours"] = {"decode1": ours, "prefill512": 100.0}
+        record["ours_cost"] = {"decode1": 9.0, "prefill512": 4.0}
+    return record
 
 
 class CompareTest(unittest.TestCase):
     def test_takes_the_median_of_pairs(self):
-        rows = compare.summary([_round([8, 9], [4, 5]), _round([6], [6])])
+        row = compare.summary([_round(8, 4), _round(9, 5), _round(6, 6)], "decode1")
 
-        self.assertEqual(rows["decode"]["ratio"], 1.8)
-        self.assertEqual(rows["decode"]["ours"], 8)
+        self.assertEqual(row["ratio"], (1.0, 1.8, 2.0))
+        self.assertEqual(row["ours"], 8)
 
-    def test_holds_decode_against_reading_and_prefill_against_the_peak(self):
-        rows = compare.summary([_round([8], [5])])
+    def test_holds_decode_against_reading_by_what_each_engine_reads(self):
+        row = compare.summary([_round(8, 5)], "decode1")
 
-        self.assertAlmostEqual(rows["decode"]["llama_share"], 0.5)
-        self.assertAlmostEqual(rows["batch"]["llama_share"], 0.6)
-        self.assertAlmostEqual(rows["prefill"]["llama_share"], 0.5)
+        self.assertAlmostEqual(row["llama_share"], 0.5)
+        self.assertAlmostEqual(row["ours_share"], 0.72)
+
+    def test_holds_prefill_against_the_peak(self):
+        row = compare.summary([_round(8, 5)], "prefill512")
+
+        self.assertAlmostEqual(row["llama_share"], 0.5)
+
+    def test_holds_quantised_prefill_against_the_int8_peak(self):
+        row = compare.summary([{**_round(8, 5), "weights": "int4"}], "prefill512")
+
+        self.assertAlmostEqual(row["llama_share"], 0.2)
 
     def test_throws_away_what_the_moved_limit_bounds(self):
-        rows = compare.summary([_round([8], [5], read_after=115.0), _round([9], [6])])
+        rounds = [_round(8, 5, read=115.0), _round(9, 6)]
+        decode, prefill = (compare.summary(rounds, name) for name in ("decode1", "prefill512"))
 
-        self.assertEqual((rows["decode"]["kept"], rows["decode"]["thrown"]), (1, 1))
-        self.assertEqual(rows["decode"]["ours"], 9)
-        self.assertEqual((rows["prefill"]["kept"], rows["prefill"]["thrown"]), (2, 0))
+        self.assertEqual((decode["kept"], decode["thrown"]), (1, 1))
+        self.assertEqual(decode["ours"], 9)
+        self.assertEqual((prefill["kept"], prefill["thrown"]), (2, 0))
+
+    def test_throws_away_what_bench_model_kept_nothing_of(self):
+        record = _round(8, 5)
+        record["ours"]["decode1"] = None
+
+        self.assertEqual(compare.summary([record], "decode1"), {"kept": 0, "thrown": 1})
 
     def test_has_no_figures_where_all_is_thrown_away(self):
-        rows = compare.summary([_round([8], [5], peak_after=300.0)])
+        row = compare.summary([_round(8, 5, peak=300.0)], "prefill512")
 
-        self.assertNotIn("llama", rows["prefill"])
+        self.assertNotIn("llama", row)
 
     def test_shows_one_engine_alone(self):
-        rows = compare.summary([_round([], [5])])
+        row = compare.summary([_round(None, 5)], "decode1")
 
-        self.assertNotIn("ratio", rows["decode"])
+        self.assertEqual(row["llama"], 5)
+        self.assertNotIn("ratio", row)
+
+    def test_parts_rounds_by_placement(self):
+        moved = _round(7, 5, ping_pong=320.0)
+
+        self.assertEqual(
+            compare.by_placement([_round(8, 5), moved], "decode1"),
+            {"moved": [moved], "near": [_round(8, 5)]},
+        )
+
+    def test_takes_again_only_what_was_thrown_away(self):
+        args = types.SimpleNamespace(measures=_measures("prefill512", "decode1"), rounds=1, most=5, apart=False)
+        moved, still = _round(8, 5, read=150.0), _round(8, 5)
+        answers, asked = [moved, still], []
+
+        def take(measures):
+            asked.append([str(m) for m in measures])
+            return answers[len(asked) - 1]
+
+        self.assertEqual(list(compare.rounds(args, take)), [moved, still])
+        self.assertEqual(asked, [["prefill512", "decode1"], ["decode1"]])
+
+    def test_ends_after_the_most_rounds(self):
+        args = types.SimpleNamespace(measures=_measures("decode1"), rounds=1, most=3, apart=False)
+        moved = _round(8, 5, read=150.0)
+
+        self.assertEqual(list(compare.rounds(args, lambda measures: moved)), [moved] * 3)
+
+    def test_takes_measures_one_by_one_where_they_are_apart(self):
+        args = types.SimpleNamespace(measures=_measures("prefill512", "decode1"), rounds=1, most=1, apart=True)
+        asked = []
+        list(compare.rounds(args, lambda measures: asked.append(measures) or _round(8, 5)))
+
+        self.assertEqual(asked, [_measures("prefill512"), _measures("decode1")])
+
+    def test_parts_nothing_where_the_machine_stayed(self):
+        self.assertEqual(compare.by_placement([_round(8, 5), _round(9, 5)], "decode1"), {})
+
+
+def _measures(*names):
+    return [engines.parse_measure(name) for name in names]
+
+
+class LlamaTest(unittest.TestCase):
+    def test_asks_for_all_measures_in_one_load(self):
+        flags = engines.llama_flags(_measures("prefill512", "decode1", "decode8"))
+
+        self.assertEqual(flags[flags.index("-npp") + 1], "512,512,16")
+        self.assertEqual(flags[flags.index("-npl") + 1], "1,8")
+
+    def test_has_no_room_for_long_prompts_of_a_batch(self):
+        flags = engines.llama_flags(_measures("prefill512", "decode8"))
+        cells = flags[flags.index("-c") + 1]
+
+        self.assertGreaterEqual(cells, 512 + 32)
+        self.assertLess(cells, 8 * 512)
+
+    def test_takes_the_last_of_equal_cases(self):
+        lines = [
+            {"pp": 512, "pl": 1, "speed_pp": 90.0, "speed_tg": 9.0},
+            {"pp": 512, "pl": 1, "speed_pp": 100.0, "speed_tg": 9.0},
+            {"pp": 16, "pl": 1, "speed_pp": 30.0, "speed_tg": 10.0},
+            {"pp": 16, "pl": 8, "speed_pp": 40.0, "speed_tg": 20.0},
+        ]
+        output = "\n".join(["loading", *map(json.dumps, lines), ""])
+
+        self.assertEqual(
+            engines.llama_rates(output, _measures("prefill512", "decode1", "decode8")),
+            {"prefill512": 100.0, "decode1": 10.0, "decode8": 20.0},
+        )
+
+    def test_refuses_what_is_no_measure(self):
+        for text in ("batch", "decode0", "prefill"):
+            with self.assertRaises(ValueError):
+                engines.parse_measure(text)
 
 
 if __name__ == "__main__":
