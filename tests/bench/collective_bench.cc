@@ -2,8 +2,9 @@
 // rank 0 sees them: collective_bench [ranks] [slot KiB]. Each rank is pinned to
 // a CPU of its own where there are enough. Beside each, in brackets, how long a
 // cache line took to the other CPU and back just before and just after: virtual
-// machines move, and a small call is a handful of such trips. At the end memcpy
-// by all ranks at once. On a busy machine only the lower percentiles tell.
+// machines move, and a small call is a handful of such trips. First, what 8 KiB
+// take to the other CPU with nothing else to do; at the end memcpy by all ranks
+// at once. On a busy machine only the lower percentiles tell.
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -55,10 +57,12 @@ double At(const std::vector<double>& values, double part) {
                                     static_cast<double>(values.size() - 1))];
 }
 
-// Two lines that the processes of ranks 0 and 1 throw to each other.
+// Two lines that the processes of ranks 0 and 1 throw to each other, and a load
+// that whoever has the ball has read and written.
 struct Ball {
   alignas(128) std::atomic<uint32_t> there;
   alignas(128) std::atomic<uint32_t> back;
+  alignas(128) std::array<char, kHidden * sizeof(float)> load;
 };
 
 // One of the two.
@@ -66,14 +70,14 @@ class Thrower {
  public:
   Thrower(Ball& ball, int rank) : ball_(ball), rank_(rank) {}
 
-  // Microseconds for a line to the other CPU and back, the median of batches.
-  // Both throwers call it at the same time.
-  double RoundTrip() {
+  // Microseconds for a line, and so many bytes of the load, to the other CPU
+  // and back, the median of batches. Both throwers call it at the same time.
+  double RoundTrip(size_t bytes) {
     constexpr int kRounds = 50;
     std::vector<double> batches;
     for (int batch = 0; batch < 100; ++batch) {
       const double start = Microseconds();
-      for (int i = 0; i < kRounds; ++i) Throw();
+      for (int i = 0; i < kRounds; ++i) Throw(bytes);
       batches.push_back((Microseconds() - start) / kRounds);
     }
     std::sort(batches.begin(), batches.end());
@@ -81,21 +85,31 @@ class Thrower {
   }
 
  private:
-  void Throw() {
+  void Throw(size_t bytes) {
     ++round_;
     if (rank_ == 0) {
+      std::memset(ball_.load.data(), static_cast<int>(round_), bytes);
       ball_.there.store(round_, std::memory_order_release);
       while (ball_.back.load(std::memory_order_acquire) != round_) {
       }
+      Read(bytes);
     } else {
       while (ball_.there.load(std::memory_order_acquire) != round_) {
       }
+      Read(bytes);
+      std::memset(ball_.load.data(), static_cast<int>(round_), bytes);
       ball_.back.store(round_, std::memory_order_release);
     }
   }
 
+  void Read(size_t bytes) {
+    std::memcpy(read_.data(), ball_.load.data(), bytes);
+    asm volatile("" : : "r"(read_.data()) : "memory");
+  }
+
   Ball& ball_;
   const int rank_;
+  std::array<char, sizeof(Ball::load)> read_{};
   uint32_t round_ = 0;
 };
 
@@ -110,9 +124,6 @@ class Bench {
   void Time(const std::string& name, int64_t bytes, const Call& call) {
     const double before = RoundTripNow();
     for (int i = 0; i < kWarmUps; ++i) call();
-    // A plan comes before each step, and brings what has been learnt.
-    std::string plan;
-    CHECK(group_.Broadcast(plan).ok());
     std::vector<double> us;
     for (int i = 0; i < Calls(bytes); ++i) {
       const double start = Microseconds();
@@ -162,6 +173,18 @@ class Bench {
     });
   }
 
+  // What no exchange of a token's sums can do without: its lines, one way.
+  void HandOver() {
+    CHECK(group_.Barrier().ok());
+    if (thrower_ != nullptr) {
+      const double us = thrower_->RoundTrip(sizeof(Ball::load)) / 2;
+      if (group_.rank() == 0)
+        std::printf("%-33s                p50 %8.2f us\n",
+                    "8 KiB to the other CPU, one way", us);
+    }
+    CHECK(group_.Barrier().ok());
+  }
+
   // Of each rank's own memory, by all at once.
   void Memcpy(int64_t bytes) {
     std::vector<char> from(bytes), to(bytes);
@@ -174,7 +197,7 @@ class Bench {
  private:
   double RoundTripNow() {
     CHECK(group_.Barrier().ok());
-    const double us = thrower_ == nullptr ? 0 : thrower_->RoundTrip();
+    const double us = thrower_ == nullptr ? 0 : thrower_->RoundTrip(0);
     CHECK(group_.Barrier().ok());
     return us;
   }
@@ -191,6 +214,7 @@ class Nobody final : public CollectiveObserver {
 };
 
 void TimeAll(Bench& bench) {
+  bench.HandOver();
   for (const int64_t kib : {4, 8, 64, 1024, 4096}) {
     const std::string name = "all_reduce " + std::to_string(kib) + " KiB";
     bench.AllReduce<float>(name, kib * 256, DType::kF32);

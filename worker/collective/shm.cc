@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +19,21 @@ namespace {
 
 // Up to here every rank adds all planes itself, which saves a step; above, each
 // adds and rounds one block and all read the results, which divides the work.
-constexpr int64_t kOneShotBytes = int64_t{4} << 10;
+// To round costs more than to add; of larger groups nothing was measured.
+template <typename Out>
+constexpr int64_t OneShotBytes(int size) {
+  const bool adds_only = std::is_same_v<Out, float>;
+  return int64_t{size == 2 && adds_only ? 8 : 4} << 10;
+}
+
+// Elements that go through a slot at once: a block of whole lines for each
+// rank, where there is room for more than one line each.
+int64_t PieceCount(int64_t slot_bytes, int size) {
+  const int64_t even = static_cast<int64_t>(size * kLineBytes);
+  const int64_t bytes =
+      slot_bytes < even ? slot_bytes : slot_bytes / even * even;
+  return bytes / int64_t{sizeof(float)};
+}
 
 class ShmCollective final : public Collective {
  public:
@@ -28,6 +43,7 @@ class ShmCollective final : public Collective {
         rank_(config.rank),
         size_(config.size),
         slot_bytes_(config.slot_bytes),
+        piece_count_(PieceCount(config.slot_bytes, config.size)),
         steps_(*segment_, rank_, *peers_, config.spin) {}
 
   int rank() const override { return rank_; }
@@ -49,13 +65,14 @@ class ShmCollective final : public Collective {
     const int64_t bytes = mine.elements() * ElementBytes(mine.dtype);
     for (int64_t first = 0; first < bytes; first += slot_bytes_) {
       const int64_t length = std::min(slot_bytes_, bytes - first);
-      if (!steps_.Enter()) return;
+      if (!steps_.EnterExchange()) return;
       std::memcpy(MySlot(), mine.row<char>(0) + first, length);
       steps_.Publish(tag);
       if (!steps_.AwaitAll()) return;
       for (int r = 0; r < size_; ++r)
         std::memcpy(all.row<char>(0) + r * bytes + first,
-                    r == rank_ ? mine.row<char>(0) + first : Slot(r), length);
+                    r == rank_ ? mine.row<char>(0) + first : steps_.slot(r),
+                    length);
     }
   }
 
@@ -82,17 +99,18 @@ class ShmCollective final : public Collective {
   absl::Status status() const override { return GroupStatus(*segment_); }
 
  private:
-  char* Slot(int rank) const { return segment_->slot(rank, steps_.parity()); }
-  char* MySlot() const { return Slot(rank_); }
+  char* MySlot() const { return steps_.slot(rank_); }
+  float* Plane(int rank) const {
+    return reinterpret_cast<float*>(steps_.slot(rank));
+  }
 
   // In pieces of a slot.
   template <typename Out>
   void ReduceAll(CallTag tag, const float* partial, int64_t count, Out* out) {
-    const int64_t slot_count = slot_bytes_ / int64_t{sizeof(float)};
-    for (int64_t first = 0; first < count; first += slot_count) {
-      const int64_t length = std::min(slot_count, count - first);
+    for (int64_t first = 0; first < count; first += piece_count_) {
+      const int64_t length = std::min(piece_count_, count - first);
       const bool whole =
-          length * int64_t{sizeof(float)} <= kOneShotBytes
+          length * int64_t{sizeof(float)} <= OneShotBytes<Out>(size_)
               ? ReduceAtOnce(tag, partial + first, length, out + first)
               : ReduceByBlocks(tag, partial + first, length, out + first);
       if (!whole) return;
@@ -103,16 +121,15 @@ class ShmCollective final : public Collective {
   template <typename Out>
   bool ReduceAtOnce(CallTag tag, const float* partial, int64_t count,
                     Out* out) {
-    if (!steps_.Enter()) return false;
+    if (!steps_.EnterExchange()) return false;
     std::memcpy(Plane(rank_), partial, count * sizeof(float));
     steps_.Publish(tag);
     if (!steps_.AwaitAll()) return false;
-    SumBlock(partial, 0, count, out);
+    SumOverRanks(partial, count, out, [&](int r) { return Plane(r); });
     return true;
   }
 
-  // Rank r adds block r: nobody else needs its own plane of it, so the result
-  // takes that place in its slot.
+  // Rank r adds block r.
   template <typename Out>
   bool ReduceByBlocks(CallTag tag, const float* partial, int64_t count,
                       Out* out) {
@@ -121,36 +138,37 @@ class ShmCollective final : public Collective {
         (count + size_ * kLineCount - 1) / (size_ * kLineCount) * kLineCount;
     const auto first = [&](int r) { return std::min(r * block, count); };
     const auto length = [&](int r) { return first(r + 1) - first(r); };
-    if (!steps_.Enter()) return false;
+    // Where rank r writes what belongs to block b. The result of its own block
+    // is always in the first place: two ranks that trade slots then find each
+    // line as far written as before, although results are shorter in bf16.
+    const auto place = [&](int r, int b) { return Plane(r) + (r ^ b) * block; };
+    if (!steps_.EnterExchange()) return false;
     for (int r = 0; r < size_; ++r)
       if (r != rank_)
-        std::memcpy(Plane(rank_) + first(r), partial + first(r),
+        std::memcpy(place(rank_, r), partial + first(r),
                     length(r) * sizeof(float));
     steps_.Publish(tag);
     if (!steps_.AwaitAll()) return false;
-    SumBlock(partial, first(rank_), length(rank_), out);
-    std::memcpy(Plane(rank_) + first(rank_), out + first(rank_),
+    SumOverRanks(partial + first(rank_), length(rank_), out + first(rank_),
+                 [&](int r) { return place(r, rank_); });
+    std::memcpy(place(rank_, rank_), out + first(rank_),
                 length(rank_) * sizeof(Out));
     steps_.Publish(tag);
     if (!steps_.AwaitAll()) return false;
     for (int r = 0; r < size_; ++r)
       if (r != rank_)
-        std::memcpy(out + first(r), Plane(r) + first(r),
-                    length(r) * sizeof(Out));
+        std::memcpy(out + first(r), place(r, r), length(r) * sizeof(Out));
     return true;
   }
 
-  float* Plane(int rank) const { return reinterpret_cast<float*>(Slot(rank)); }
-
-  // out[first, first + count) = the sum of these elements of every plane; this
-  // rank's own is `partial`.
-  template <typename Out>
-  void SumBlock(const float* partial, int64_t first, int64_t count,
-                Out* out) const {
+  // out[0, count) = the sum of plane(r) of every other rank and, of this one,
+  // `partial`, where it lies.
+  template <typename Out, typename PlaneOf>
+  void SumOverRanks(const float* partial, int64_t count, Out* out,
+                    const PlaneOf& plane) const {
     std::array<const float*, kMaxRanks> planes;
-    for (int r = 0; r < size_; ++r)
-      planes[r] = (r == rank_ ? partial : Plane(r)) + first;
-    SumPlanes({planes.data(), static_cast<size_t>(size_)}, count, out + first);
+    for (int r = 0; r < size_; ++r) planes[r] = r == rank_ ? partial : plane(r);
+    SumPlanes({planes.data(), static_cast<size_t>(size_)}, count, out);
   }
 
   // Pieces carry their number in the tag and the whole length beside it. Rank 0
@@ -188,7 +206,7 @@ class ShmCollective final : public Collective {
         bytes.resize(total);
       }
       const int64_t length = std::min(slot_bytes_, total - first);
-      std::memcpy(bytes.data() + first, Slot(0), length);
+      std::memcpy(bytes.data() + first, steps_.slot(0), length);
       first += length;
     } while (first < total);
     return absl::OkStatus();
@@ -200,6 +218,7 @@ class ShmCollective final : public Collective {
   const int rank_;
   const int size_;
   const int64_t slot_bytes_;
+  const int64_t piece_count_;
   ShmSteps steps_;
 };
 

@@ -99,6 +99,12 @@ bool ShmSteps::Enter() {
   return true;
 }
 
+bool ShmSteps::EnterExchange() {
+  if (!Enter()) return false;
+  if (size_ == 2) traded_[parity_] ^= 1;
+  return true;
+}
+
 void ShmSteps::Publish(CallTag tag) {
   ++step_;
   tag_ = tag;

@@ -27,6 +27,10 @@ void EndGroup(ShmSegment& segment, int rank, const Loss& loss);
 // call before everybody has arrived in the one before it, so nobody is still
 // busy in the one before that: two slots, used in turn, are enough.
 //
+// Two ranks trade their slots at each exchange. What a rank writes then lies in
+// lines that it has just read, in its own cache, and a line that comes with the
+// peer's data goes back with one's own; else it would travel twice a call.
+//
 // A wait spins, then sleeps in the kernel. A sleeper looks about every 100 ms
 // for the dead; news (a step, the end of the group, a rank that leaves) wakes
 // it at once. A rank that is gone matters only to a wait that is not satisfied:
@@ -54,9 +58,14 @@ class ShmSteps {
 
   // Begins a call. False: the group is over, as from all the waits below.
   bool Enter();
+  // Begins one in which every rank writes its slot and reads the others'.
+  bool EnterExchange();
 
-  // Which of the two slots this call uses.
-  int parity() const { return parity_; }
+  // Where `rank`, and nobody else, writes in this call; shape().slot_bytes
+  // long.
+  char* slot(int rank) const {
+    return segment_.slot(rank ^ traded_[parity_], parity_);
+  }
 
   // Takes a step of this call.
   void Publish(CallTag tag);
@@ -105,7 +114,11 @@ class ShmSteps {
   // The last step seen of each rank: what is known needs no look at its line,
   // which it may just be writing.
   std::array<uint32_t, kMaxRanks> seen_;
+  // Which of each rank's two slots this call uses.
   int parity_ = 0;
+  // By parity, 1: the two ranks write each other's slot. Always 0 in groups of
+  // other sizes.
+  std::array<int, 2> traded_{};
   CallTag tag_ = 0;
   double skew_seconds_ = 0;
   uint64_t broadcast_bytes_ = 0;

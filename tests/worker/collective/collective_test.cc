@@ -379,12 +379,16 @@ TEST(CollectiveSizes, SixteenRanksAreAccepted) {
 
 // Slots so small that almost every call goes in pieces.
 TEST(CollectivePieces, GiveTheSameAsAWholeMessage) {
-  for (const int64_t slot_bytes : {128, 16 * 1024}) {
-    const Group group = MakeGroup(
-        {.transport = Transport::kShm, .size = 4, .slot_bytes = slot_bytes});
+  for (const int size : {2, 4}) {
+    // The third is not a whole number of lines for each rank.
+    for (const int64_t slot_bytes : {128, 16 * 1024, 16 * 1024 + 128}) {
+      const Group group = MakeGroup({.transport = Transport::kShm,
+                                     .size = size,
+                                     .slot_bytes = slot_bytes});
 
-    OnEveryRank(group,
-                [](Collective& rank) { ExpectMixedCallsAreRight(rank, 100); });
+      OnEveryRank(
+          group, [](Collective& rank) { ExpectMixedCallsAreRight(rank, 100); });
+    }
   }
 }
 
