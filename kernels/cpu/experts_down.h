@@ -15,12 +15,9 @@
 
 namespace phalanx::PHALANX_ISA {
 
-// Sums of a task, on its stack: [slice][token][tile][32].
+// Sums of a task, on its stack: [slice][token][tile][32]. Half of a
+// second-level cache of 1 MiB, beside weights and panels.
 inline constexpr int64_t kPlaneFloats = int64_t{128} * 1024;
-
-// Sums that experts add to in one pass: what stays in a second-level cache
-// beside weights and panels.
-inline constexpr int64_t kHotPlaneFloats = int64_t{64} * 1024;
 
 // Panels up to this size stay in a second-level cache by themselves.
 inline constexpr int64_t kCachedPanelBytes = 128 * 1024;
@@ -31,7 +28,7 @@ inline constexpr int64_t kDownTokens =
 
 // What a task reads of one matrix is not less than this for the sake of more
 // tasks.
-inline constexpr int64_t kPieceBytes = 64 * 1024;
+inline constexpr int64_t kPieceBytes = 128 * 1024;
 
 // What a task asks for of the next matrix while it ends the one before.
 inline constexpr int64_t kHeadBytes = 2048;
@@ -174,19 +171,13 @@ class DownTask {
     alignas(64) float planes[kPlaneFloats];
     const int64_t token_floats = tiles_ * kTileOutputs;
     const int64_t plane_floats = tokens * token_floats;
-    int pass = slices_;
-    while (pass > 1 && pass * plane_floats > kHotPlaneFloats) pass /= 2;
-    for (int s = 0; s < slices_; s += pass) {
-      float* hot = planes + s * plane_floats;
-      for (int64_t i = 0; i < pass * plane_floats; ++i) hot[i] = 0.0f;
-      const auto& blocks = rows_.blocks();
-      for (size_t b = 0; b < blocks.size(); ++b) {
-        Accumulate(blocks[b], blocks[b + 1 < blocks.size() ? b + 1 : b], s,
-                   s + pass, hot, plane_floats);
-      }
-      AddSlices(hot, pass, plane_floats, plane_floats);
+    for (int64_t i = 0; i < slices_ * plane_floats; ++i) planes[i] = 0.0f;
+    const auto& blocks = rows_.blocks();
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      Accumulate(blocks[b], blocks[b + 1 < blocks.size() ? b + 1 : b], planes,
+                 plane_floats);
     }
-    AddSlices(planes, slices_ / pass, plane_floats, pass * plane_floats);
+    AddSlices(planes, slices_, plane_floats, plane_floats);
     for (int64_t t = 0; t < tokens; ++t) {
       for (int64_t tile = 0; tile < tiles_; ++tile) {
         StoreTile(planes + t * token_floats + tile * kTileOutputs,
@@ -196,9 +187,9 @@ class DownTask {
   }
 
  private:
-  // plane += factor * (row times matrix)_slice, for slices [first, last).
-  void Accumulate(const DownBlock& block, const DownBlock& next, int first,
-                  int last, float* planes, int64_t plane_floats) const {
+  // plane += factor * (row times matrix)_slice, for all slices.
+  void Accumulate(const DownBlock& block, const DownBlock& next, float* planes,
+                  int64_t plane_floats) const {
     const WeightView& w = block.w;
     const DotKernels& kernels = kDotKernels<D>[block.rows];
     const int64_t wide_tiles = TilesAtATime(kernels, w);
@@ -210,15 +201,15 @@ class DownTask {
       row_at[r] = rows_.token(block.first + r) * tiles_ * kTileOutputs;
     }
     // With many rows one slice is long enough to ask for something meanwhile.
-    const int step = block.rows > kStreamRows ? 1 : last - first;
+    const int step = block.rows > kStreamRows ? 1 : slices_;
     for (int64_t tile = 0; tile < tiles_;) {
       const bool wide = wide_tiles > 1 && tiles_ - tile >= wide_tiles;
       const int64_t count = wide ? wide_tiles : 1;
       float* to = planes + tile * kTileOutputs;
-      for (int s = first; s < last; s += step, to += plane_floats) {
+      for (int s = 0; s < slices_; s += step, to += plane_floats) {
         if (tile + count == tiles_) {
           PrefetchPanel(next, s, s + step);
-          if (step > 1) PrefetchHead(block, s);
+          if (step > 1) PrefetchHead(block);
         }
         (wide ? kernels.add_wide : kernels.add_one)(
             rows_.panel(block), w.tile(first_tile_ + tile), w, s, s + step,
@@ -238,11 +229,9 @@ class DownTask {
       __builtin_prefetch(panel + i);
   }
 
-  // The beginning of the next matrix's tiles, from a slice on.
-  void PrefetchHead(const DownBlock& block, int slice) const {
-    const WeightView& w = block.w;
-    const std::byte* head = block.next + first_tile_ * w.tile_bytes +
-                            slice * (w.tile_bytes / slices_);
+  // The beginning of the next matrix's tiles.
+  void PrefetchHead(const DownBlock& block) const {
+    const std::byte* head = block.next + first_tile_ * block.w.tile_bytes;
     for (int64_t i = 0; i < kHeadBytes; i += 64) __builtin_prefetch(head + i);
   }
 
@@ -274,7 +263,7 @@ void ExpertsDownAs(ThreadPool& pool, Tensor hidden, const PackedWeight& w,
     }
     const int64_t tiles = Tiles(w);
     const int64_t max_tiles =
-        Max(1, kHotPlaneFloats / (tokens * slices * kTileOutputs));
+        Max(1, kPlaneFloats / (tokens * slices * kTileOutputs));
     const int64_t pieces = Max(1, w.matrix_bytes / kPieceBytes);
     const int64_t parts =
         Min(tiles, Max(CeilDiv(tiles, max_tiles),

@@ -6,11 +6,13 @@
 // (FmaDot, Bf16Dot, IntDot).
 
 #include <cstdint>
+#include <type_traits>
 
 #include "common/check.h"
 #include "kernels/cpu/matmul_tile.h"
 #include "kernels/cpu/scratch.h"
 #include "kernels/cpu/thread_pool.h"
+#include "kernels/cpu/vec.h"
 #include "kernels/packed_weight.h"
 #include "kernels/sequences.h"
 #include "kernels/tensor.h"
@@ -96,16 +98,39 @@ void LoadBlock(const RowAt& row_at, int64_t first, int64_t rows,
   D::LoadBlock(x, rows, w, panel);
 }
 
-// Adds `slices` planes of `floats` each by the tree of neighbours, into the
-// first: (0+1)+(2+3) ...
+// kSlices vectors, `stride` floats apart, by the tree of neighbours:
+// (0+1)+(2+3) ...
+template <int kSlices>
+inline __attribute__((always_inline)) F32x16 TreeSum(const float* first,
+                                                     int64_t stride) {
+  if constexpr (kSlices == 1) {
+    return Load(first);
+  } else {
+    constexpr int kHalf = kSlices / 2;
+    return TreeSum<kHalf>(first, stride) +
+           TreeSum<kHalf>(first + kHalf * stride, stride);
+  }
+}
+
+// Adds `slices` planes, a power of two of them, by that tree into the first,
+// in one pass. Planes are `floats` each, a multiple of kLanes.
 inline void AddSlices(float* planes, int slices, int64_t floats,
                       int64_t plane_stride) {
-  for (int step = 1; step < slices; step *= 2) {
-    for (int s = 0; s < slices; s += 2 * step) {
-      float* a = planes + s * plane_stride;
-      const float* b = planes + (s + step) * plane_stride;
-      for (int64_t i = 0; i < floats; ++i) a[i] += b[i];
-    }
+  const auto add = [&](auto count) {
+    for (float* at = planes; at < planes + floats; at += kLanes)
+      Store(at, TreeSum<count()>(at, plane_stride));
+  };
+  switch (slices) {
+    case 1:
+      return;
+    case 2:
+      return add(std::integral_constant<int, 2>());
+    case 4:
+      return add(std::integral_constant<int, 4>());
+    case 8:
+      return add(std::integral_constant<int, 8>());
+    default:
+      CHECK(false);
   }
 }
 

@@ -58,10 +58,11 @@ struct Avx512Lanes {
     low = _mm512_and_si512(both, mask);
     high = _mm512_and_si512(_mm512_srli_epi16(both, 4), mask);
   }
-  // A unit of codes, into the nearest cache: with many rows it is read in time.
+  // Into the second-level cache: what is asked for is often a whole tile, which
+  // the nearest one does not hold.
   static void Prefetch(const std::byte* at) {
-    _mm_prefetch(at, _MM_HINT_T0);
-    _mm_prefetch(at + 64, _MM_HINT_T0);
+    _mm_prefetch(at, _MM_HINT_T1);
+    _mm_prefetch(at + 64, _MM_HINT_T1);
   }
   static __m512 Scales(const std::byte* from) {
     const __m256i narrow =
@@ -160,8 +161,8 @@ struct WordLanes {
                                              _mm256_madd_epi16(odd, x.odd)));
   }
   static void Prefetch(const std::byte* at) {
-    _mm_prefetch(at, _MM_HINT_T0);
-    _mm_prefetch(at + 64, _MM_HINT_T0);
+    _mm_prefetch(at, _MM_HINT_T1);
+    _mm_prefetch(at + 64, _MM_HINT_T1);
   }
   static __m256 Scales(const std::byte* from) {
     const __m128i narrow =
