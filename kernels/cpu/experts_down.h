@@ -193,7 +193,7 @@ class DownTask {
     const WeightView& w = block.w;
     const DotKernels& kernels = kDotKernels<D>[block.rows];
     const int64_t wide_tiles = TilesAtATime(kernels, w);
-    const int64_t ahead = block.next - w.data;
+    const Ahead ahead = Ahead::Both(block.next - w.data);
     float factors[kMaxBlockRows];
     int64_t row_at[kMaxBlockRows];
     for (int64_t r = 0; r < block.rows; ++r) {

@@ -138,7 +138,7 @@ inline void AddSlices(float* planes, int slices, int64_t floats,
 // the tree. emit(row in the block, tile, 32 floats).
 template <typename D, typename Emit>
 void BlockTimesTiles(const std::byte* panel, int64_t rows, const WeightView& w,
-                     int64_t first, int64_t last, int64_t ahead,
+                     int64_t first, int64_t last, Ahead ahead,
                      const Emit& emit) {
   const DotKernels& kernels = kDotKernels<D>[rows];
   const int64_t wide_tiles = TilesAtATime(kernels, w);
@@ -188,12 +188,14 @@ void BlocksTimesTiles(const std::byte* panel, const PanelBlocks& blocks,
   const bool alone = last_block - first_block == 1;
   const int64_t stride = alone ? last - first : 1;
   const bool unaided = blocks.size(first_block) <= D::kUnaidedRows;
-  const int64_t ahead = !alone ? w.tile_bytes : unaided ? 0 : kStreamAhead;
+  const int64_t distance = !alone ? w.tile_bytes : unaided ? 0 : kStreamAhead;
   for (int64_t tile = first; tile < last; tile += stride) {
     for (int64_t b = first_block; b < last_block; ++b) {
       const int64_t begin = blocks.begin(b);
       BlockTimesTiles<D>(panel + blocks.offset(b), blocks.size(b), w, tile,
-                         tile + stride, ahead,
+                         tile + stride,
+                         alone ? Ahead::Both(distance)
+                               : Ahead::InTurns(distance, b - first_block),
                          [&](int64_t r, int64_t t, const float* out) {
                            emit(begin + r, t, out);
                          });

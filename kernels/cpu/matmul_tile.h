@@ -72,20 +72,36 @@ void LoadPanel(const uint16_t* const* rows, int64_t count, int64_t cols,
   }
 }
 
+// Which weights will be read soon, in bytes after those that are read now: a
+// kernel may ask for them while it reads two cache lines, a step of columns.
+// What is asked for faster than memory gives it is forgotten by the processor.
+struct Ahead {
+  int64_t one = 0;
+  int64_t other = 0;
+
+  static constexpr int64_t kLineBytes = 64;
+  static Ahead Both(int64_t distance) {
+    return {distance, distance + kLineBytes};
+  }
+  // For blocks that read the same one after another: every other line each, so
+  // half as fast.
+  static Ahead InTurns(int64_t distance, int64_t block) {
+    const int64_t line = distance + block % 2 * kLineBytes;
+    return {line, line};
+  }
+};
+
 // out[row][tile * 32 + lane] = slice `slice` of the products of a block of
 // panel rows, from 0, with neighbouring tiles, of which `tile` is the first.
-// Weights that will be read soon lie `ahead` bytes after those that are read
-// now; a kernel may prefetch them.
 using DotFn = void (*)(const std::byte* panel, const std::byte* tile,
-                       const WeightView& w, int slice, int64_t ahead,
-                       float* out);
+                       const WeightView& w, int slice, Ahead ahead, float* out);
 
 // For slices [first, last), each in a plane of its own, `plane_floats` after
 // the one before:
 //   planes[row_at[row] + tile * 32 + lane] += factors[row] * DotFn's result
 using AddDotsFn = void (*)(const std::byte* panel, const std::byte* tile,
                            const WeightView& w, int first, int last,
-                           int64_t ahead, const float* factors,
+                           Ahead ahead, const float* factors,
                            const int64_t* row_at, float* planes,
                            int64_t plane_floats);
 
@@ -174,19 +190,19 @@ struct FmaDot {
 
   template <int kRows, int kTiles>
   static void Dot(const std::byte* panel, const std::byte* tile,
-                  const WeightView& w, int slice, int64_t ahead, float* out);
+                  const WeightView& w, int slice, Ahead ahead, float* out);
 };
 
 #if defined(__AVX512F__)
 
-// The two lines of one tile's pair of columns, into the second-level cache.
+// Asks for two lines, into the second-level cache.
 template <int kRows>
 inline __attribute__((always_inline)) void PrefetchAhead(const uint16_t* w,
-                                                         int64_t ahead) {
+                                                         Ahead ahead) {
   if constexpr (kRows > kStreamRows) {
-    const auto* at = reinterpret_cast<const char*>(w) + ahead;
-    _mm_prefetch(at, _MM_HINT_T1);
-    _mm_prefetch(at + 64, _MM_HINT_T1);
+    const auto* at = reinterpret_cast<const char*>(w);
+    _mm_prefetch(at + ahead.one, _MM_HINT_T1);
+    _mm_prefetch(at + ahead.other, _MM_HINT_T1);
   }
 }
 
@@ -213,7 +229,7 @@ struct Accumulators {
 
 template <int kRows, int kTiles>
 void FmaDot::Dot(const std::byte* panel, const std::byte* tile,
-                 const WeightView& view, int slice, int64_t ahead, float* out) {
+                 const WeightView& view, int slice, Ahead ahead, float* out) {
   constexpr int kVectors = 2 * kTiles;
   const int64_t tile_elements = view.tile_bytes / 2;
   Accumulators<kRows, kVectors> acc;
@@ -301,8 +317,7 @@ struct Bf16Dot {
 
   template <int kRows, int kTiles>
   static void Dot(const std::byte* panel, const std::byte* tile,
-                  const WeightView& view, int slice, int64_t ahead,
-                  float* out) {
+                  const WeightView& view, int slice, Ahead ahead, float* out) {
     constexpr int kVectors = 2 * kTiles;
     const int64_t tile_elements = view.tile_bytes / 2;
     Accumulators<kRows, kVectors> acc;
@@ -337,7 +352,7 @@ template <typename D, int kRows, int kTiles>
 __attribute__((flatten)) void AddDots(const std::byte* panel,
                                       const std::byte* tile,
                                       const WeightView& w, int first, int last,
-                                      int64_t ahead, const float* factors,
+                                      Ahead ahead, const float* factors,
                                       const int64_t* row_at, float* planes,
                                       int64_t plane_floats) {
   constexpr int kVectors = kTiles * kTileOutputs / kLanes;

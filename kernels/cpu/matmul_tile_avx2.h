@@ -32,7 +32,7 @@ constexpr int Avx2PieceVectors(int rows, int vectors) {
 // kVectors vectors of outputs from first_vector on.
 template <int kBlockRows, int kRows, int kVectors>
 inline void Avx2Piece(const std::byte* panel, const std::byte* tile,
-                      const WeightView& view, int slice, int64_t ahead,
+                      const WeightView& view, int slice, Ahead ahead,
                       int first_row, int first_vector, float* out,
                       int64_t row_floats) {
   static_assert(kRows * kVectors <= kAvx2Chains);
@@ -49,8 +49,12 @@ inline void Avx2Piece(const std::byte* panel, const std::byte* tile,
           const int vector = first_vector + v;
           const uint16_t* at = w + vector / kAvx2TileVectors * tile_elements +
                                vector % kAvx2TileVectors * 2 * kAvx2Lanes;
-          if constexpr (kBlockRows > kStreamRows)
-            _mm_prefetch(reinterpret_cast<const char*>(at) + ahead,
+          // Two vectors are a line.
+          const int in_tile = vector % kAvx2TileVectors;
+          if (kBlockRows > kStreamRows && in_tile % 2 == 0)
+            _mm_prefetch(reinterpret_cast<const char*>(
+                             w + vector / kAvx2TileVectors * tile_elements) +
+                             (in_tile == 0 ? ahead.one : ahead.other),
                          _MM_HINT_T1);
           const __m256i pair =
               _mm256_load_si256(reinterpret_cast<const __m256i*>(at));
@@ -78,7 +82,7 @@ inline void Avx2Piece(const std::byte* panel, const std::byte* tile,
 
 template <int kBlockRows, int kRows, int kTiles>
 inline void Avx2Rows(const std::byte* panel, const std::byte* tile,
-                     const WeightView& view, int slice, int64_t ahead,
+                     const WeightView& view, int slice, Ahead ahead,
                      int first_row, float* out) {
   constexpr int kAll = kTiles * kAvx2TileVectors;
   constexpr int kVectors = Avx2PieceVectors(kRows, kAll);
@@ -92,7 +96,7 @@ inline void Avx2Rows(const std::byte* panel, const std::byte* tile,
 
 template <int kRows, int kTiles>
 void FmaDot::Dot(const std::byte* panel, const std::byte* tile,
-                 const WeightView& view, int slice, int64_t ahead, float* out) {
+                 const WeightView& view, int slice, Ahead ahead, float* out) {
   constexpr int kPiece = Avx2PieceRows(kRows);
   Avx2Rows<kRows, kPiece, kTiles>(panel, tile, view, slice, ahead, 0, out);
   if constexpr (kPiece < kRows)

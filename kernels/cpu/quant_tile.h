@@ -62,8 +62,7 @@ struct IntDot {
 
   template <int kRows, int kTiles>
   static void Dot(const std::byte* panel, const std::byte* tile,
-                  const WeightView& view, int slice, int64_t ahead,
-                  float* out) {
+                  const WeightView& view, int slice, Ahead ahead, float* out) {
     const WeightGroups& groups = view.groups;
     panel += slice * groups.per_slice * kRows * kStride;
     tile += slice * SliceBytes(kFormat, groups);
@@ -104,7 +103,7 @@ struct IntDot {
   // out <- fma(float(d) * x's scale, w's scale, out) of one group.
   template <int kRows, int kTiles>
   static void DotGroup(const std::byte* panel, const std::byte* tile,
-                       int64_t tile_bytes, int64_t units, int64_t ahead,
+                       int64_t tile_bytes, int64_t units, Ahead ahead,
                        float* out) {
     constexpr int kVectors = kTiles * kTileVectors;
     Sums sums[kRows][kVectors];
@@ -117,7 +116,10 @@ struct IntDot {
     const std::byte* at = tile + kTileScaleBytes;
     const std::byte* x = panel;
     for (int64_t unit = 0; unit < units; ++unit) {
-      if constexpr (kRows > kStreamRows) Lanes::Prefetch(at + ahead);
+      if constexpr (kRows > kStreamRows) {
+        Lanes::Prefetch(at + ahead.one);
+        Lanes::Prefetch(at + ahead.other);
+      }
       Codes codes[kUnitQuads][kVectors];
       Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
         const std::byte* from = at + v / kTileVectors * tile_bytes +
