@@ -273,7 +273,7 @@ namespace phalanx::PHALANX_ISA {
 
 template <int kRows, int kTiles>
 void FmaDot::Dot(const std::byte* panel, const std::byte* tile,
-                 const WeightView& view, int slice, int64_t, float* out) {
+                 const WeightView& view, int slice, Ahead, float* out) {
   const int64_t tile_elements = view.tile_bytes / 2;
   for (int i = 0; i < kRows * kTiles * kTileOutputs; ++i) out[i] = 0.0f;
   ForColumnPairs<kRows, float>(
