@@ -188,13 +188,15 @@ void BlocksTimesTiles(const std::byte* panel, const PanelBlocks& blocks,
   const bool alone = last_block - first_block == 1;
   const int64_t stride = alone ? last - first : 1;
   const bool unaided = blocks.size(first_block) <= D::kUnaidedRows;
-  const int64_t distance = !alone ? w.tile_bytes : unaided ? 0 : kStreamAhead;
+  const int64_t distance = !alone    ? w.tile_bytes
+                           : unaided ? 0
+                                     : D::kStreamAhead;
   for (int64_t tile = first; tile < last; tile += stride) {
     for (int64_t b = first_block; b < last_block; ++b) {
       const int64_t begin = blocks.begin(b);
       BlockTimesTiles<D>(panel + blocks.offset(b), blocks.size(b), w, tile,
                          tile + stride,
-                         alone ? Ahead::Both(distance)
+                         alone ? Ahead::Soon(distance)
                                : Ahead::InTurns(distance, b - first_block),
                          [&](int64_t r, int64_t t, const float* out) {
                            emit(begin + r, t, out);

@@ -78,16 +78,21 @@ void LoadPanel(const uint16_t* const* rows, int64_t count, int64_t cols,
 struct Ahead {
   int64_t one = 0;
   int64_t other = 0;
+  // In a moment, by the block that asks, which reads nothing else.
+  bool soon = false;
 
   static constexpr int64_t kLineBytes = 64;
   static Ahead Both(int64_t distance) {
-    return {distance, distance + kLineBytes};
+    return {.one = distance, .other = distance + kLineBytes};
+  }
+  static Ahead Soon(int64_t distance) {
+    return {.one = distance, .other = distance + kLineBytes, .soon = true};
   }
   // For blocks that read the same one after another: every other line each, so
   // half as fast.
   static Ahead InTurns(int64_t distance, int64_t block) {
     const int64_t line = distance + block % 2 * kLineBytes;
-    return {line, line};
+    return {.one = line, .other = line};
   }
 };
 
@@ -125,12 +130,11 @@ constexpr int WideTiles(int rows) {
 
 // With more rows than this a product has time to ask for memory ahead. With
 // fewer it waits for memory, which the processor prefetches better by itself.
+//
+// A family says in kStreamAhead how far ahead to ask in one stream, if one
+// block of rows reads it alone and has more of them than kUnaidedRows: up to
+// that it reads faster by the processor's own prefetching.
 inline constexpr int kStreamRows = 4;
-
-// How far ahead to ask in one stream, if one block of rows reads it alone and
-// has more of them than D::kUnaidedRows: up to that a family reads faster by
-// the processor's own prefetching.
-inline constexpr int64_t kStreamAhead = 8192;
 
 // Calls step(panel at k, tile at k) for each pair of columns in order.
 template <int kRows, typename Element, typename Step>
@@ -173,6 +177,7 @@ struct FmaDot {
   static constexpr int kMaxRows = 12;
   static constexpr int kWideRows = 3;
   static constexpr int kUnaidedRows = kStreamRows;
+  static constexpr int64_t kStreamAhead = 8192;
 
   // Widens columns of one row into its panel chunk.
   static void Load(const uint16_t* x, int64_t count, float* panel) {
@@ -301,6 +306,7 @@ struct Bf16Dot {
   static constexpr int kMaxRows = 12;
   static constexpr int kWideRows = 3;
   static constexpr int kUnaidedRows = kStreamRows;
+  static constexpr int64_t kStreamAhead = 8192;
 
   static void Load(const uint16_t* x, int64_t count, uint16_t* panel) {
     for (int64_t i = 0; i < count; ++i) panel[i] = x[i];

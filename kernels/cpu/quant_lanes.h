@@ -10,7 +10,8 @@
 //   kQuadBytes         of 4 codes of x, s8, as StoreQuads writes them
 //   Quad               4 codes of x, for every output
 //   Add(s, c, q)       s + the 4 products of c and q
-//   Prefetch(p)        asks for a line of codes that will be read soon
+//   Prefetch(p)        asks for a line of codes that will be read later
+//   PrefetchNear(p)    for one that will be read in a moment
 //   AddScaled          out <- fma(float(s) * x_scale, scale, out)
 //   kMaxRows           rows of a block that fill the registers
 //
@@ -61,6 +62,9 @@ struct Avx512Lanes {
   // Into the second-level cache: what is asked for is often a whole tile, which
   // the nearest one does not hold.
   static void Prefetch(const std::byte* at) { _mm_prefetch(at, _MM_HINT_T1); }
+  static void PrefetchNear(const std::byte* at) {
+    _mm_prefetch(at, _MM_HINT_T0);
+  }
   static __m512 Scales(const std::byte* from) {
     const __m256i narrow =
         _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
@@ -158,6 +162,9 @@ struct WordLanes {
                                              _mm256_madd_epi16(odd, x.odd)));
   }
   static void Prefetch(const std::byte* at) { _mm_prefetch(at, _MM_HINT_T1); }
+  static void PrefetchNear(const std::byte* at) {
+    _mm_prefetch(at, _MM_HINT_T0);
+  }
   static __m256 Scales(const std::byte* from) {
     const __m128i narrow =
         _mm_load_si128(reinterpret_cast<const __m128i*>(from));
@@ -222,6 +229,7 @@ struct WordLanes {
     return sums;
   }
   static void Prefetch(const std::byte*) {}
+  static void PrefetchNear(const std::byte*) {}
   static Floats Scales(const std::byte* from) {
     uint16_t narrow[kOutputs];
     std::memcpy(narrow, from, sizeof(narrow));

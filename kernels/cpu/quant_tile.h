@@ -27,6 +27,9 @@ struct IntDot {
   // Zen 4); at 12 rows it helps.
   static constexpr int kUnaidedRows =
       kFormat == WeightFormat::kInt8 ? 8 : kStreamRows;
+  // Into the nearest cache: 8 rows of int4 1.3 x as fast as into the second
+  // level, 12 rows of int8 1.15 x (2 threads, Zen 4).
+  static constexpr int64_t kStreamAhead = 2048;
   static constexpr int64_t kUnitCols = UnitCols(kFormat);
   // Quarters: 4 columns, which one byte product takes.
   static constexpr int64_t kUnitQuads = kUnitCols / 4;
@@ -117,8 +120,13 @@ struct IntDot {
     const std::byte* x = panel;
     for (int64_t unit = 0; unit < units; ++unit) {
       if constexpr (kRows > kStreamRows) {
-        Lanes::Prefetch(at + ahead.one);
-        Lanes::Prefetch(at + ahead.other);
+        if (ahead.soon) {
+          Lanes::PrefetchNear(at + ahead.one);
+          Lanes::PrefetchNear(at + ahead.other);
+        } else {
+          Lanes::Prefetch(at + ahead.one);
+          Lanes::Prefetch(at + ahead.other);
+        }
       }
       Codes codes[kUnitQuads][kVectors];
       Unrolled<kVectors>([&](auto v) __attribute__((always_inline)) {
