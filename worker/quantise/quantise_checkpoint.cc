@@ -114,7 +114,9 @@ absl::Status Quantiser::Run() {
   run.stop = &stop_;
   const absl::Status ran = jobs_.Run(run);
   MutexLock lock(mutex_);
-  return status_.ok() ? ran : status_;
+  if (!status_.ok() || ran.ok()) return status_;
+  return absl::CancelledError(
+      absl::StrCat("stopped; nothing is left of ", options_.out_dir));
 }
 
 void Quantiser::AddJobs(const Conversion& conversion) {
