@@ -5,6 +5,13 @@
 
 namespace phalanx {
 
+std::string VersionedFormatName(WeightFormat format) {
+  const std::string name = WeightFormatName(format);
+  return format == WeightFormat::kBf16
+             ? name
+             : name + "-" + std::to_string(kQuantiserVersion);
+}
+
 void QuantiseWeightRow(const uint16_t* row, int64_t cols, int slices,
                        WeightFormat format, uint8_t* codes, uint16_t* scales) {
   CHECK(format != WeightFormat::kBf16);

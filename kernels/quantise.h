@@ -16,6 +16,7 @@
 // batch, nor cut into chunks can change a bit. Plain functions; any thread.
 
 #include <cstdint>
+#include <string>
 
 #include "kernels/weight_format.h"
 
@@ -24,6 +25,10 @@ namespace phalanx {
 // Rises when a code or a scale of some weight changes: who keeps what was
 // quantised, or promises equal bits, says it beside the format.
 inline constexpr int kQuantiserVersion = 1;
+
+// "bf16", or "int8-1": a format, and the version of what quantised to it. Equal
+// names of one model's weights promise equal codes and scales.
+std::string VersionedFormatName(WeightFormat format);
 
 // The zero point of a weight's codes.
 constexpr int ZeroPoint(WeightFormat format) {

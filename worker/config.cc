@@ -85,7 +85,7 @@ void AddComputeFlags(CLI::App& app, WorkerConfig& config) {
       ->check(CLI::IsMember({"auto", "bf16", "int8", "int4"}))
       ->capture_default_str();
   app.add_option("--threads", config.threads,
-                 "Threads of this rank; 0: the CPUs allowed / tp-size")
+                 "Threads of this rank; 0: the cores allowed / tp-size")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
 }

@@ -32,7 +32,7 @@ struct WorkerConfig {
   int64_t prefill_chunk = 512;
   int64_t kv_blocks =
       0;            // 0: max_running whole contexts, if the budget allows.
-  int threads = 0;  // 0: the CPUs allowed / tp_size.
+  int threads = 0;  // 0: the cores allowed / tp_size.
   uint64_t epoch_floor = 0;
   double step_timeout_seconds = 10;  // Of a decode step.
   double drain_timeout_seconds = 300;

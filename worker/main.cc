@@ -124,17 +124,17 @@ absl::StatusOr<Prepared> Prepare(const WorkerConfig& flags) {
                    Plan(flags, p.config, *p.checkpoint, *p.backend, p.format));
   p.files_digest = ModelDigest(*p.checkpoint);
   const std::string digest = SourceDigest(p.files_digest, p.config);
-  p.identity = {
-      .rank = flags.rank,
-      .tp_size = flags.tp_size,
-      .version = kVersion,
-      .address = flags.listen,
-      .model_digest = digest,
-      .numerics_id = NumericsId(digest, p.format, p.backend->kernel_family()),
-      .slice_plan = SlicePlan(p.plan),
-      .pid = getpid(),
-      .kv_blocks = p.plan.limits.kv_blocks,
-      .state_slots = p.plan.limits.state_slots};
+  p.identity = {.rank = flags.rank,
+                .tp_size = flags.tp_size,
+                .version = kVersion,
+                .address = flags.listen,
+                .model_digest = digest,
+                .numerics_id = NumericsId(digest, p.config, p.format,
+                                          p.backend->kernel_family()),
+                .slice_plan = SlicePlan(p.plan),
+                .pid = getpid(),
+                .kv_blocks = p.plan.limits.kv_blocks,
+                .state_slots = p.plan.limits.state_slots};
   return p;
 }
 

@@ -1,11 +1,11 @@
 #include "worker/quantise_command.h"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <cstdio>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "common/byte_size.h"
@@ -14,6 +14,7 @@
 #include "common/help_format.h"
 #include "common/shutdown.h"
 #include "common/status.h"
+#include "worker/bench/progress_line.h"
 #include "worker/cpu_share.h"
 #include "worker/quantise/quantise_checkpoint.h"
 
@@ -38,19 +39,22 @@ void AddFlags(CLI::App& app, QuantizeFlags& flags) {
   app.add_option("--out", flags.out_dir,
                  "Folder to make; must not be there yet")
       ->type_name(kFolderValue);
-  app.add_option("--threads", flags.threads, "0: the CPUs allowed")
+  app.add_option("--threads", flags.threads, "0: one for each core allowed")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
 }
 
-// One line that changes, for a person who waits.
-void ShowPercent(const LoadProgress& now, int* shown) {
-  const int percent = static_cast<int>(100 * now.ratio());
-  if (percent == *shown) return;
-  *shown = percent;
-  std::fprintf(stderr, "\r%3d %% of %s", percent,
-               FormatByteSize(now.total_bytes).c_str());
-  if (now.done_bytes == now.total_bytes) std::fputs("\r\x1b[K", stderr);
+// Shows a person who waits how far it is.
+absl::StatusOr<QuantiseResult> QuantiseShown(QuantiseOptions options) {
+  int shown = -1;
+  ProgressLine line;
+  options.run.on_progress = [&](const LoadProgress& now) {
+    const int percent = static_cast<int>(100 * now.ratio());
+    if (percent == std::exchange(shown, percent)) return;
+    line.Show(absl::StrFormat("%3d %% of %s", percent,
+                              FormatByteSize(now.total_bytes)));
+  };
+  return QuantiseCheckpoint(options);
 }
 
 absl::Status Quantise(const QuantizeFlags& flags, WeightRowQuantiser row,
@@ -65,14 +69,10 @@ absl::Status Quantise(const QuantizeFlags& flags, WeightRowQuantiser row,
       ShareCpus(AllowedCpus(), /*rank=*/0, /*tp_size=*/1, flags.threads)
           .threads;
   options.run.stop = &stop;
-  int shown = -1;
-  if (isatty(STDERR_FILENO) != 0)
-    options.run.on_progress = [&shown](const LoadProgress& now) {
-      ShowPercent(now, &shown);
-    };
   const MonotonicClock clock;
   const double start = clock.now_seconds();
-  ASSIGN_OR_RETURN(const QuantiseResult result, QuantiseCheckpoint(options));
+  ASSIGN_OR_RETURN(const QuantiseResult result,
+                   QuantiseShown(std::move(options)));
   std::printf("%s", absl::StrFormat("%s: %s, %s in %d file%s; was %s; %.1f s\n",
                                     flags.out_dir, flags.weights,
                                     FormatByteSize(result.bytes), result.files,

@@ -393,7 +393,7 @@ void AddServeFlags(CLI::App& verb, ServeOptions& o) {
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 31))
       ->capture_default_str();
   verb.add_option("--threads", o.threads,
-                  "Threads of each rank; 0: the CPUs allowed / tp-size")
+                  "Threads of each rank; 0: the cores allowed / tp-size")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   verb.add_option("--seed", o.seed,

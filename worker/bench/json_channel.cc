@@ -15,7 +15,10 @@ absl::Status Gone() {
 JsonChannel::~JsonChannel() { close(fd_); }
 
 absl::Status JsonChannel::Send(const nlohmann::json& value) {
-  const std::string line = value.dump() + "\n";
+  // An error may name a path, which may be of any bytes.
+  const std::string line =
+      value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+      "\n";
   for (size_t sent = 0; sent < line.size();) {
     const ssize_t n =
         send(fd_, line.data() + sent, line.size() - sent, MSG_NOSIGNAL);

@@ -18,7 +18,8 @@ class JsonChannel {
   JsonChannel(const JsonChannel&) = delete;
   JsonChannel& operator=(const JsonChannel&) = delete;
 
-  // UNAVAILABLE if the other process is gone.
+  // UNAVAILABLE if the other process is gone. What is no UTF-8 in a string
+  // arrives as U+FFFD.
   absl::Status Send(const nlohmann::json& value);
   absl::StatusOr<nlohmann::json> Receive();
 

@@ -242,7 +242,8 @@ std::string ModelJson(const ModelReport& report) {
   Json cases = Json::array();
   for (const CaseReport& c : report.cases) cases.push_back(CaseJson(c, report));
   json["cases"] = std::move(cases);
-  return json.dump(2) + "\n";
+  // The folder's name may be of any bytes.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace phalanx

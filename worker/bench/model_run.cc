@@ -67,9 +67,12 @@ class ModelBench {
       if (absl::Status error = Take(c, sample); !error.ok()) status = error;
       return sample;
     };
+    // Once a rank is lost nothing is waited for.
+    const auto look = [&] {
+      return status.ok() ? probe_.MeasureAll(peak_) : Roofs();
+    };
     report.count = TakeSamples<ModelSample>(
-        config_.rounds, [&] { return probe_.MeasureAll(peak_); }, take,
-        [&](ModelSample sample, Roofs roofs) {
+        config_.rounds, look, take, [&](ModelSample sample, Roofs roofs) {
           sample.roofs = roofs;
           report.samples.push_back(std::move(sample));
         });

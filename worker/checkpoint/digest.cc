@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <memory>
 #include <span>
 #include <vector>
@@ -39,6 +40,7 @@ class Hasher {
     Update(little_endian.data(), little_endian.size());
   }
 
+  // As raw bytes.
   std::string Finish() {
     std::string hash(kHashBytes, '\0');
     unsigned size = 0;
@@ -56,6 +58,10 @@ class Hasher {
 
   std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
 };
+
+std::string Hex(const std::string& hash) {
+  return absl::BytesToHexString(absl::string_view(hash));
+}
 
 std::string HashFile(const SafetensorsFile& file) {
   Hasher hasher;
@@ -81,14 +87,41 @@ std::string ModelDigest(const Checkpoint& checkpoint) {
   hasher.AddNumber(hashes.size());
   for (const std::string& hash : hashes)
     hasher.Add(std::as_bytes(std::span(hash)));
-  const std::string digest = hasher.Finish();
-  return absl::BytesToHexString(absl::string_view(digest));
+  return Hex(hasher.Finish());
 }
 
 std::string SourceDigest(const std::string& digest, const ModelConfig& config) {
   const bool holds =
       config.codes_origin.has_value() && config.codes_origin->digest == digest;
   return holds ? config.codes_origin->source_digest : digest;
+}
+
+std::string ConfigDigest(const ModelConfig& config) {
+  // Every field by its name: with another one this does not compile until it is
+  // said here whether it enters.
+  const auto& [dialect, model_type, hidden_size, vocab_size,
+               max_position_embeddings, rms_norm_eps, tie_word_embeddings,
+               block_fp8, stored_weights, codes_origin, layer_types,
+               num_attention_heads, num_key_value_heads, head_dim, rotary_dim,
+               rope_theta, linear_num_key_heads, linear_num_value_heads,
+               linear_key_head_dim, linear_value_head_dim,
+               linear_conv_kernel_dim, num_experts, num_experts_per_tok,
+               moe_intermediate_size, shared_expert_intermediate_size,
+               norm_topk_prob, intermediate_size] = config;
+  Hasher hasher;
+  hasher.Add(std::as_bytes(std::span(layer_types)));
+  hasher.AddNumber(std::bit_cast<uint32_t>(rms_norm_eps));
+  hasher.AddNumber(std::bit_cast<uint64_t>(rope_theta));
+  for (const bool flag : {tie_word_embeddings, norm_topk_prob})
+    hasher.AddNumber(flag ? 1 : 0);
+  for (const int64_t number :
+       {hidden_size, vocab_size, num_attention_heads, num_key_value_heads,
+        head_dim, rotary_dim, linear_num_key_heads, linear_num_value_heads,
+        linear_key_head_dim, linear_value_head_dim, linear_conv_kernel_dim,
+        num_experts, num_experts_per_tok, moe_intermediate_size,
+        shared_expert_intermediate_size, intermediate_size})
+    hasher.AddNumber(static_cast<uint64_t>(number));
+  return Hex(hasher.Finish());
 }
 
 }  // namespace phalanx

@@ -24,6 +24,14 @@ std::string ModelDigest(const Checkpoint& checkpoint);
 // config.json, as everywhere, and bytes that a digest does not cover.
 std::string SourceDigest(const std::string& digest, const ModelConfig& config);
 
+// A SHA-256, as above, of what config.json says of how the model computes,
+// which no tensor shows: two models of equal weights that would give other
+// bytes have other ones. Not of what they are called or stored in, so that
+// codes and what they were made from have one; nor of the longest context,
+// which refuses requests and changes no byte of those that it admits. Any
+// thread.
+std::string ConfigDigest(const ModelConfig& config);
+
 }  // namespace phalanx
 
 #endif  // PHALANX_WORKER_CHECKPOINT_DIGEST_H_

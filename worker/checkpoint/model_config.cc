@@ -158,7 +158,9 @@ absl::Status ReadBlockFp8(const JsonFields& fields) {
 // of what was not converted differ from what was.
 absl::Status ReadQuantization(const Json& root, const Json& text,
                               ModelConfig* config) {
-  for (const Json* place : {&root, &text}) {
+  std::vector<const Json*> places = {&root};
+  if (&text != &root) places.push_back(&text);
+  for (const Json* place : places) {
     for (const char* key : {"quantization_config", "compression_config"}) {
       const Json* found = JsonFields(*place, "").Find(key);
       if (found == nullptr || found->empty()) continue;
@@ -166,7 +168,13 @@ absl::Status ReadQuantization(const Json& root, const Json& text,
         return BadField(key, *found, "must be an object");
       const JsonFields fields(*found, absl::StrCat(key, "."));
       const Json* method = fields.Find("quant_method");
-      if (method != nullptr && IsWord(*method, kOwnQuantMethod)) {
+      const bool own = method != nullptr && IsWord(*method, kOwnQuantMethod);
+      if (config->stored_weights != WeightFormat::kBf16 ||
+          (own && config->block_fp8))
+        return BadField(key, *found,
+                        "must not be there: codes of `phalanx quantize` "
+                        "have no other format beside them");
+      if (own) {
         RETURN_IF_ERROR(ReadOwnCodes(fields, config));
         continue;
       }

@@ -138,9 +138,10 @@ class ShmCollective final : public Collective {
         (count + size_ * kLineCount - 1) / (size_ * kLineCount) * kLineCount;
     const auto first = [&](int r) { return std::min(r * block, count); };
     const auto length = [&](int r) { return first(r + 1) - first(r); };
-    // Where rank r writes what belongs to block b. The result of its own block
-    // is always in the first place: two ranks that trade slots then find each
-    // line as far written as before, although results are shorter in bf16.
+    // Where rank r writes what belongs to block b; sizes are powers of two, so
+    // that r ^ b is below size_. The result of its own block is always in the
+    // first place: two ranks that trade slots then find each line as far
+    // written as before, although results are shorter in bf16.
     const auto place = [&](int r, int b) { return Plane(r) + (r ^ b) * block; };
     if (!steps_.EnterExchange()) return false;
     for (int r = 0; r < size_; ++r)

@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "common/check.h"
 #include "common/units.h"
+#include "kernels/quantise.h"
 
 namespace phalanx {
 namespace {
@@ -38,14 +39,14 @@ int64_t PackKey::offset(int64_t layer, int64_t expert) const {
 
 std::string PackKey::file_name() const {
   return absl::StrCat(model_digest.substr(0, kDigestDigitsInName), "-",
-                      packed_layout, "-", WeightFormatName(format), "-parts",
+                      packed_layout, "-", VersionedFormatName(format), "-parts",
                       parts, ".experts");
 }
 
 std::string PackHeader(const PackKey& key) {
   std::string header = absl::StrCat(
       kFormat, "model ", key.model_digest, "\nlayout ", key.packed_layout,
-      "\nweights ", WeightFormatName(key.format), "\nlayers ", key.layers,
+      "\nweights ", VersionedFormatName(key.format), "\nlayers ", key.layers,
       "\nexperts ", key.experts, "\nparts ", key.parts, "\n",
       SizeLine("gate_up", key.gate_up), SizeLine("down", key.down), "file ",
       key.file_bytes(), " bytes\n");

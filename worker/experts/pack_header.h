@@ -28,6 +28,8 @@ struct PackedSize {
 struct PackKey {
   std::string model_digest;   // ModelDigest.
   std::string packed_layout;  // Backend::packed_layout().
+  // With the version of what quantises, which codes made as they are packed
+  // depend on (VersionedFormatName, kernels/quantise.h).
   WeightFormat format = WeightFormat::kBf16;
   int64_t parts = 1;  // LocalShape::moe_parts.
   int64_t layers = 0;

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +12,7 @@
 #include "common/status.h"
 #include "common/units.h"
 #include "worker/checkpoint/safetensors.h"
+#include "worker/quantise/disk_error.h"
 
 namespace phalanx {
 namespace {
@@ -40,13 +40,11 @@ Json EntryOf(const OutputTensor& tensor, int64_t begin) {
           {"data_offsets", {begin, begin + tensor.bytes()}}};
 }
 
+// `doing` to a file of so many bytes did not work; errno says why.
 absl::Status Failed(absl::string_view doing, const std::string& path,
                     int64_t bytes) {
-  const std::string what = absl::StrCat("cannot ", doing, " ", path, " (",
-                                        bytes, " bytes): ", strerror(errno));
-  return errno == ENOSPC || errno == EDQUOT
-             ? absl::ResourceExhaustedError(what)
-             : absl::FailedPreconditionError(what);
+  const int error = errno;
+  return DiskError(doing, absl::StrCat(path, " (", bytes, " bytes)"), error);
 }
 
 }  // namespace

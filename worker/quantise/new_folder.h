@@ -15,7 +15,8 @@ namespace phalanx {
 class NewFolder {
  public:
   // ALREADY_EXISTS where something has that name, FAILED_PRECONDITION where the
-  // folder cannot be made or another process is making it; both name it.
+  // folder cannot be made, another process is making it, or a link or another
+  // user's folder is where files would go; all name it.
   static absl::StatusOr<std::unique_ptr<NewFolder>> Create(
       const std::string& path);
 
@@ -30,13 +31,19 @@ class NewFolder {
   // Bytes that its disk has room for.
   int64_t free_bytes() const;
 
-  // Gives it its name. The files' own bytes must be on the disk.
+  // Brings its files to the disk, all of them before it has its name: whatever
+  // happens then, the name stands for the whole. Errors of the system as
+  // DiskError; it has no name then.
   absl::Status Commit();
 
  private:
   NewFolder(std::string path, std::string temporary)
       : path_(std::move(path)), temporary_(std::move(temporary)) {}
   absl::Status Lock();
+  // Whether the temporary that is locked still has its name, and is our user's.
+  absl::Status CheckOurs() const;
+  absl::Status Empty();
+  absl::Status FlushFiles() const;
 
   const std::string path_;
   const std::string temporary_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -21,6 +22,7 @@
 #include "worker/checkpoint/matrix_pieces.h"
 #include "worker/checkpoint/model_config.h"
 #include "worker/checkpoint/tensor_table.h"
+#include "worker/quantise/disk_error.h"
 #include "worker/quantise/new_folder.h"
 #include "worker/quantise/output_plan.h"
 #include "worker/quantise/quantised_config.h"
@@ -34,6 +36,8 @@ namespace fs = std::filesystem;
 // so that its codes are still in a core's own cache.
 constexpr int64_t kJobBytes = 2 << 20;
 constexpr int64_t kBlockBytes = 256 << 10;
+// More than a config.json of this family takes.
+constexpr int64_t kConfigRoom = 64 << 10;
 
 // What belongs to a model beside config.json and weights, where it is there.
 constexpr const char* kCopiedFiles[] = {"generation_config.json",
@@ -110,7 +114,9 @@ absl::Status Quantiser::Run() {
   run.stop = &stop_;
   const absl::Status ran = jobs_.Run(run);
   MutexLock lock(mutex_);
-  return status_.ok() ? ran : status_;
+  if (!status_.ok() || ran.ok()) return status_;
+  return absl::CancelledError(
+      absl::StrCat("stopped; nothing is left of ", options_.out_dir));
 }
 
 void Quantiser::AddJobs(const Conversion& conversion) {
@@ -199,30 +205,47 @@ absl::Status Quantiser::QuantiseRows(const Job& job, const uint16_t* rows,
 
 absl::Status WriteText(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary);
+  errno = 0;
   file << text;
   file.close();
-  if (!file.good())
-    return absl::FailedPreconditionError(absl::StrCat("cannot write ", path));
-  return absl::OkStatus();
+  return file.good() ? absl::OkStatus() : DiskError("write", path, errno);
 }
 
+// The files beside config.json and weights that the model has.
+std::vector<fs::path> FilesBesides(const std::string& model_dir) {
+  std::vector<fs::path> files;
+  for (const char* name : kCopiedFiles) {
+    std::error_code error;
+    fs::path file = fs::path(model_dir) / name;
+    if (fs::exists(file, error)) files.push_back(std::move(file));
+  }
+  return files;
+}
+
+// config.json last: without it nothing loads.
 absl::Status CopyBesides(const std::string& from, const std::string& to,
                          WeightFormat format, const CodesOrigin& origin) {
+  for (const fs::path& file : FilesBesides(from)) {
+    std::error_code error;
+    fs::copy_file(file, fs::path(to) / file.filename(), error);
+    if (error) return DiskError("copy", file.string(), error.value());
+  }
   ASSIGN_OR_RETURN(const std::string config,
                    ReadTextFile(from + "/config.json", kMaxConfigBytes));
   ASSIGN_OR_RETURN(const std::string quantised,
                    QuantisedConfig(config, format, origin));
-  RETURN_IF_ERROR(WriteText(to + "/config.json", quantised));
-  for (const char* name : kCopiedFiles) {
-    const fs::path source = fs::path(from) / name;
+  return WriteText(to + "/config.json", quantised);
+}
+
+// Bytes of all that CopyBesides writes, about.
+int64_t BytesBesides(const std::string& model_dir) {
+  int64_t bytes = kConfigRoom;
+  for (const fs::path& file : FilesBesides(model_dir)) {
     std::error_code error;
-    if (!fs::exists(source, error)) continue;
-    fs::copy_file(source, fs::path(to) / name, error);
-    if (error)
-      return absl::FailedPreconditionError(
-          absl::StrCat("cannot copy ", source.string(), ": ", error.message()));
+    const uintmax_t size = fs::file_size(file, error);
+    if (!error) bytes += static_cast<int64_t>(size);
   }
-  return absl::OkStatus();
+  return bytes;
 }
 
 absl::Status CheckRoom(const NewFolder& folder, int64_t needed) {
@@ -254,7 +277,8 @@ absl::StatusOr<QuantiseResult> QuantiseCheckpoint(
     result.source_bytes += file->bytes();
   ASSIGN_OR_RETURN(const std::unique_ptr<NewFolder> folder,
                    NewFolder::Create(options.out_dir));
-  RETURN_IF_ERROR(CheckRoom(*folder, result.bytes));
+  RETURN_IF_ERROR(
+      CheckRoom(*folder, result.bytes + BytesBesides(options.model_dir)));
   RETURN_IF_ERROR(writer.Open(folder->temporary()));
   RETURN_IF_ERROR(Quantiser(options, plan, writer).Run());
   RETURN_IF_ERROR(writer.Flush());

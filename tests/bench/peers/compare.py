@@ -19,6 +19,7 @@ the same.
 import argparse
 import datetime
 import json
+import math
 import os
 import statistics
 import sys
@@ -94,14 +95,14 @@ def measure_all(args):
 
 def limits(record, name):
     """What bounds a measure, at each look: the fastest products of such weights,
-    or the read bandwidth."""
+    or the read bandwidth; 0 where the machine has no such products."""
     for roofs in (look["roofs"] for look in record["looks"]):
         if name.startswith("decode"):
             yield roofs["read_bytes_per_second"]
         elif record["weights"] == "bf16":
             yield max(roofs["f32_fma_flops"] or 0, roofs["bf16_dot_flops"] or 0)
         else:
-            yield roofs["int8_dot_ops"]
+            yield roofs["int8_dot_ops"] or 0
 
 
 def is_kept(record, name):
@@ -113,13 +114,15 @@ def is_kept(record, name):
 
 
 def placement(record):
-    far = {look["ping_pong_ns"] >= _FAR_NS for look in record["looks"]}
+    # None where there is one core.
+    far = {(look["ping_pong_ns"] or 0) >= _FAR_NS for look in record["looks"]}
     return "moved" if len(far) > 1 else "far" if far == {True} else "near"
 
 
 def share(record, name, who):
-    """Of the limit, by what a token costs that engine."""
-    return record[who][name] * record[who + "_cost"][name] / statistics.mean(limits(record, name))
+    """Of the limit, by what a token costs that engine; nan where there is none."""
+    limit = statistics.mean(limits(record, name))
+    return record[who][name] * record[who + "_cost"][name] / limit if limit else math.nan
 
 
 def line_of(record, name):

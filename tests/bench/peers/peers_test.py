@@ -83,6 +83,17 @@ class ToGgufTest(unittest.TestCase):
 
         self.assertAlmostEqual(stored, -math.exp(logarithm), places=5)
 
+    def test_names_a_tensor_that_it_cannot_read(self):
+        name = "layers.0.linear_attn.A_log"
+        checkpoint = to_gguf.Checkpoint(_MINI)
+        path, at, size, _, shape = checkpoint._at[name]
+        checkpoint._at[name] = (path, at, size, "F16", shape)
+
+        with self.assertRaisesRegex(SystemExit, f"{name} is F16; must be BF16 or F32"):
+            checkpoint.numbers(name)
+        with self.assertRaisesRegex(SystemExit, "absent is missing"):
+            checkpoint.shape("absent")
+
     def test_counts_the_experts_that_a_step_reads(self):
         experts = sum(b for n, (_, _, b) in self.file.tensors.items() if "_exps" in n)
         once = self.file.bytes_per_step(1)
@@ -133,6 +144,16 @@ class CompareTest(unittest.TestCase):
         row = compare.summary([{**_round(8, 5), "weights": "int4"}], "prefill512")
 
         self.assertAlmostEqual(row["llama_share"], 0.2)
+
+    def test_has_no_share_on_a_machine_of_one_core_without_int8_products(self):
+        record = {**_round(8, 5), "weights": "int8"}
+        for look in record["looks"]:
+            look["ping_pong_ns"] = look["roofs"]["int8_dot_ops"] = None
+        row = compare.summary([record], "prefill512")
+
+        self.assertTrue(math.isnan(row["ours_share"]))
+        self.assertEqual(row["ratio"], (2.0, 2.0, 2.0))
+        self.assertEqual(compare.placement(record), "near")
 
     def test_throws_away_what_the_moved_limit_bounds(self):
         rounds = [_round(8, 5, read=115.0), _round(9, 6)]

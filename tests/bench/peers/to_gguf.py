@@ -49,21 +49,27 @@ class Checkpoint:
             short = name.removeprefix("model.").removeprefix("language_model.")
             self._at[short] = (path, at, end - begin, tensor["dtype"], tensor["shape"])
 
+    def _tensor(self, name, *types):
+        if name not in self._at:
+            raise SystemExit(f"{name} is missing")
+        dtype = self._at[name][3]
+        if types and dtype not in types:
+            raise SystemExit(f"{name} is {dtype}; must be {' or '.join(types)}")
+        return self._at[name]
+
     def shape(self, name):
-        return self._at[name][4]
+        return self._tensor(name)[4]
 
     def read(self, name, begin=0, size=None):
         """Bytes of a bf16 tensor, from `begin` on."""
-        path, at, total, dtype, _ = self._at[name]
-        if dtype != "BF16":
-            raise SystemExit(f"{name} is {dtype}; must be BF16")
+        path, at, total, _, _ = self._tensor(name, "BF16")
         with open(path, "rb") as file:
             file.seek(at + begin)
             return file.read(total - begin if size is None else size)
 
     def numbers(self, name):
         """All elements of a BF16 or F32 tensor, in its order."""
-        path, at, total, dtype, _ = self._at[name]
+        path, at, total, dtype, _ = self._tensor(name, "BF16", "F32")
         with open(path, "rb") as file:
             file.seek(at)
             data = file.read(total)

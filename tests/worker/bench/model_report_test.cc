@@ -44,6 +44,14 @@ TEST(ModelJson, WhatWasThrownAwayIsNull) {
           .is_null());
 }
 
+TEST(ModelJson, ReplacesWhatIsNoUtf8InAFoldersName) {
+  ModelReport report = Report();
+  report.model_dir = "/models/\xff";
+
+  EXPECT_EQ(nlohmann::json::parse(ModelJson(report))["model"],
+            "/models/\xEF\xBF\xBD");
+}
+
 TEST(ModelText, FitsATerminalWithAllColumns) {
   ModelReport report = Report();
   report.tp_size = 2;

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 
 #include "tests/support/status_matchers.h"
 #include "tests/worker/checkpoint/checkpoint_files.h"
@@ -98,6 +101,45 @@ TEST(SourceDigest, OfOtherFilesThanTheConfigMeansIsTheirOwn) {
 
 TEST(SourceDigest, OfAModelThatSaysNothingIsItsOwn) {
   EXPECT_EQ(SourceDigest("a", ModelConfig()), "a");
+}
+
+constexpr char kMoe[] = GOLDEN_DIR "/models/moe";
+
+// Of a model of experts whose config is changed so.
+std::string ConfigDigestWith(void (*change)(ModelConfig&)) {
+  auto config = LoadModelConfig(kMoe);
+  EXPECT_OK(config);
+  if (!config.ok()) return "";
+  change(*config);
+  return ConfigDigest(*config);
+}
+
+TEST(ConfigDigest, ChangesWithWhateverComputesOtherwise) {
+  using Change = void (*)(ModelConfig&);
+  const Change changes[] = {
+      [](ModelConfig&) {},
+      [](ModelConfig& c) { c.rope_theta += 1; },
+      [](ModelConfig& c) { c.rms_norm_eps *= 2; },
+      [](ModelConfig& c) { std::swap(c.layer_types[0], c.layer_types[3]); },
+      [](ModelConfig& c) { c.rotary_dim /= 2; },
+      [](ModelConfig& c) { c.num_experts_per_tok += 1; },
+      [](ModelConfig& c) { c.norm_topk_prob = !c.norm_topk_prob; },
+      [](ModelConfig& c) { c.tie_word_embeddings = !c.tie_word_embeddings; },
+      [](ModelConfig& c) { std::swap(c.num_attention_heads, c.head_dim); },
+      [](ModelConfig& c) { c.linear_num_key_heads *= 2; }};
+  std::set<std::string> digests;
+  for (const Change change : changes) digests.insert(ConfigDigestWith(change));
+  EXPECT_EQ(digests.size(), std::size(changes));
+}
+
+TEST(ConfigDigest, PassesOverHowTheModelIsStoredAndHowLongItsContextIs) {
+  EXPECT_EQ(ConfigDigestWith([](ModelConfig& c) {
+              c.stored_weights = WeightFormat::kInt8;
+              c.codes_origin = {.digest = "a", .source_digest = "b"};
+              c.block_fp8 = !c.block_fp8;
+              c.max_position_embeddings *= 2;
+            }),
+            ConfigDigestWith([](ModelConfig&) {}));
 }
 
 }  // namespace

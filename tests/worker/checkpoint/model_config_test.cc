@@ -5,6 +5,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <utility>
 
 #include "tests/support/status_matchers.h"
 #include "tests/worker/checkpoint/checkpoint_files.h"
@@ -157,6 +158,22 @@ TEST(ParseModelConfig, ReadsTheFormatOfPhalanxQuantize) {
   EXPECT_EQ(config->stored_weights, WeightFormat::kInt4);
   // The table stays bf16, so the head has codes of its own.
   EXPECT_TRUE(config->has_lm_head());
+}
+
+TEST(ParseModelConfig, RefusesAnotherFormatBesideThatOfPhalanxQuantize) {
+  const Json own = {
+      {"quant_method", "phalanx"}, {"weights", "int8"}, {"version", 1}};
+  const Json fp8 = {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}};
+  const std::pair<Json, Json> pairs[] = {{own, own}, {own, fp8}, {fp8, own}};
+  for (const auto& [first, second] : pairs) {
+    Json json = Flat();
+    json["quantization_config"] = first;
+    json["compression_config"] = second;
+
+    EXPECT_THAT(ParseModelConfig(json.dump()),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         testing::HasSubstr("compression_config is")));
+  }
 }
 
 TEST(ParseModelConfig, ReadsWhatPhalanxQuantizeSaysOfItsFiles) {

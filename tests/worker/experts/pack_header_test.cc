@@ -7,6 +7,8 @@
 #include <random>
 #include <string>
 
+#include "absl/strings/str_cat.h"
+#include "kernels/quantise.h"
 #include "tests/support/status_matchers.h"
 
 namespace phalanx {
@@ -53,6 +55,16 @@ TEST(PackHeader, IsReadByPeople) {
       PackHeader(SomeKey()),
       HasSubstr("layout tiles32-1\nweights bf16\nlayers 3\nexperts 4\nparts 2\n"
                 "gate_up 6 x 10, 100 bytes\n"));
+}
+
+// Codes that another arithmetic made are not taken for this one's.
+TEST(PackHeader, SaysWhichArithmeticQuantised) {
+  PackKey key = SomeKey();
+  key.format = WeightFormat::kInt8;
+  const std::string name = absl::StrCat("int8-", kQuantiserVersion);
+
+  EXPECT_THAT(PackHeader(key), HasSubstr("weights " + name + "\n"));
+  EXPECT_THAT(key.file_name(), HasSubstr("-" + name + "-parts2"));
 }
 
 TEST(CheckPack, TakesTheFileOfItsKey) {

@@ -284,6 +284,8 @@ TEST(QuantiseCheckpoint, LeavesNothingBehindWhenItIsStopped) {
   const auto result = QuantiseCheckpoint(options);
 
   EXPECT_TRUE(absl::IsCancelled(result.status())) << result.status();
+  EXPECT_THAT(std::string(result.status().message()),
+              HasSubstr("nothing is left of " + options.out_dir));
   EXPECT_TRUE(NamesIn(folder.path()).empty());
 }
 
