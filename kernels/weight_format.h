@@ -23,7 +23,7 @@ enum class WeightFormat : uint8_t {
 };
 inline constexpr int kWeightFormats = 3;
 
-// As flags, metrics and the numerics id spell it.
+// As flags and metrics spell it; a numerics id adds the quantiser's version.
 inline constexpr std::array<const char*, kWeightFormats> kWeightFormatNames = {
     "bf16", "int8", "int4"};
 
