@@ -136,30 +136,39 @@ inline float HorizontalMax(F32x16 x) {
 }
 
 // Lane i is HorizontalSum(v[i]), by the same tree for all sixteen at once: each
-// step adds halves of two vectors and packs the sums into one.
+// step packs the sums of two vectors' lanes into one. Both terms keep the lanes
+// that lie right already (a blend, which any unit does) and fetch the others (a
+// shuffle, for which units are few); so half of the sums have their terms the
+// other way round, which changes no bit.
 inline F32x16 HorizontalSums(const F32x16* v) {
-  __m512 by_four[4];  // Lane 4 k + j of by_four[i]: term j of v[i + 4 k].
+  __m512 by_eight[8];  // Eight lanes of v[i], eight of v[i + 8].
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    const __m512 a = v[i].v;
+    const __m512 b = v[i + 8].v;
+    by_eight[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a, b),
+                                _mm512_shuffle_f32x4(a, b, 0x4e));
+  }
+  __m512 by_four[4];  // Four lanes each of v[i], v[i + 4], v[i + 8], v[i + 12].
+#pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    __m512 by_eight[2];
-    for (int half = 0; half < 2; ++half) {
-      const __m512 a = v[i + 8 * half].v;
-      const __m512 b = v[i + 8 * half + 4].v;
-      by_eight[half] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44),
-                                     _mm512_shuffle_f32x4(a, b, 0xee));
-    }
-    by_four[i] =
-        _mm512_add_ps(_mm512_shuffle_f32x4(by_eight[0], by_eight[1], 0x88),
-                      _mm512_shuffle_f32x4(by_eight[0], by_eight[1], 0xdd));
+    const __m512 a = by_eight[i];
+    const __m512 b = by_eight[i + 4];
+    const __m512 others = _mm512_mask_blend_ps(0x0f0f, a, b);
+    by_four[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xf0f0, a, b),
+                               _mm512_shuffle_f32x4(others, others, 0xb1));
   }
-  __m512 by_two[2];
+  __m512 by_two[2];  // Two lanes each of v[i], v[i + 2] and so on.
+#pragma GCC unroll 2
   for (int i = 0; i < 2; ++i) {
-    const __m512 a = by_four[2 * i];
-    const __m512 b = by_four[2 * i + 1];
-    by_two[i] = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44),
-                              _mm512_shuffle_ps(a, b, 0xee));
+    const __m512 a = by_four[i];
+    const __m512 b = by_four[i + 2];
+    by_two[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xcccc, a, b),
+                              _mm512_shuffle_ps(a, b, 0x4e));
   }
-  return {_mm512_add_ps(_mm512_shuffle_ps(by_two[0], by_two[1], 0x88),
-                        _mm512_shuffle_ps(by_two[0], by_two[1], 0xdd))};
+  const __m512 others = _mm512_mask_blend_ps(0x5555, by_two[0], by_two[1]);
+  return {_mm512_add_ps(_mm512_mask_blend_ps(0xaaaa, by_two[0], by_two[1]),
+                        _mm512_permute_ps(others, 0xb1))};
 }
 
 }  // namespace phalanx::PHALANX_ISA
