@@ -135,40 +135,44 @@ inline float HorizontalMax(F32x16 x) {
   return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
 }
 
-// Lane i is HorizontalSum(v[i]), by the same tree for all sixteen at once: each
-// step packs the sums of two vectors' lanes into one. Both terms keep the lanes
-// that lie right already (a blend, which any unit does) and fetch the others (a
-// shuffle, for which units are few); so half of the sums have their terms the
-// other way round, which changes no bit.
+// One step of sixteen HorizontalSums at once: a and b hold lanes of several
+// vectors, 2 kStep of each in a row; the sums of those that are kStep apart,
+// a's and b's, kStep of each in a row. Both terms keep the lanes that lie right
+// already (a blend, which any unit does) and fetch the others (one shuffle, for
+// which units are few); so half of the sums have their terms the other way
+// round, which changes no bit.
+template <int kStep>
+inline F32x16 AddAndPack(F32x16 a, F32x16 b) {
+  static_assert(kStep == 8 || kStep == 4 || kStep == 2 || kStep == 1);
+  constexpr __mmask16 kFromB = kStep == 8   ? 0xff00
+                               : kStep == 4 ? 0xf0f0
+                               : kStep == 2 ? 0xcccc
+                                            : 0xaaaa;
+  const __m512 kept = _mm512_mask_blend_ps(kFromB, a.v, b.v);
+  __m512 fetched;
+  if constexpr (kStep == 8) {
+    fetched = _mm512_shuffle_f32x4(a.v, b.v, 0x4e);
+  } else if constexpr (kStep == 2) {
+    fetched = _mm512_shuffle_ps(a.v, b.v, 0x4e);
+  } else {
+    fetched = _mm512_mask_blend_ps(kFromB, b.v, a.v);
+    fetched = kStep == 4 ? _mm512_shuffle_f32x4(fetched, fetched, 0xb1)
+                         : _mm512_permute_ps(fetched, 0xb1);
+  }
+  return {_mm512_add_ps(kept, fetched)};
+}
+
+// Lane i is HorizontalSum(v[i]), by the same tree for all sixteen at once.
 inline F32x16 HorizontalSums(const F32x16* v) {
-  __m512 by_eight[8];  // Eight lanes of v[i], eight of v[i + 8].
+  F32x16 by_eight[8];  // Eight lanes of v[i], eight of v[i + 8].
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) {
-    const __m512 a = v[i].v;
-    const __m512 b = v[i + 8].v;
-    by_eight[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a, b),
-                                _mm512_shuffle_f32x4(a, b, 0x4e));
-  }
-  __m512 by_four[4];  // Four lanes each of v[i], v[i + 4], v[i + 8], v[i + 12].
+  for (int i = 0; i < 8; ++i) by_eight[i] = AddAndPack<8>(v[i], v[i + 8]);
+  F32x16 by_four[4];  // Four lanes each of v[i], v[i + 4], v[i + 8], v[i + 12].
 #pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const __m512 a = by_eight[i];
-    const __m512 b = by_eight[i + 4];
-    const __m512 others = _mm512_mask_blend_ps(0x0f0f, a, b);
-    by_four[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xf0f0, a, b),
-                               _mm512_shuffle_f32x4(others, others, 0xb1));
-  }
-  __m512 by_two[2];  // Two lanes each of v[i], v[i + 2] and so on.
-#pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i) {
-    const __m512 a = by_four[i];
-    const __m512 b = by_four[i + 2];
-    by_two[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xcccc, a, b),
-                              _mm512_shuffle_ps(a, b, 0x4e));
-  }
-  const __m512 others = _mm512_mask_blend_ps(0x5555, by_two[0], by_two[1]);
-  return {_mm512_add_ps(_mm512_mask_blend_ps(0xaaaa, by_two[0], by_two[1]),
-                        _mm512_permute_ps(others, 0xb1))};
+  for (int i = 0; i < 4; ++i)
+    by_four[i] = AddAndPack<4>(by_eight[i], by_eight[i + 4]);
+  return AddAndPack<1>(AddAndPack<2>(by_four[0], by_four[2]),
+                       AddAndPack<2>(by_four[1], by_four[3]));
 }
 
 }  // namespace phalanx::PHALANX_ISA
