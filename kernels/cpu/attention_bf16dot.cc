@@ -78,8 +78,7 @@ struct Bf16DotProducts {
 
   template <int kCount>
   static void ScoreKeys(const AttentionShape& shape, const float* queries,
-                        const uint16_t* keys, const uint16_t* ahead,
-                        float* scores);
+                        const uint16_t* keys, float* scores);
 
   // Exp yields no number below 2^-126, which the instruction would flush.
   static void StoreProbabilities(F32x16 p, float* scores, int64_t v) {
@@ -131,7 +130,6 @@ template <int kCount>
 [[gnu::noinline]] void Bf16DotProducts::ScoreKeys(const AttentionShape& shape,
                                                   const float* queries,
                                                   const uint16_t* keys,
-                                                  const uint16_t* ahead,
                                                   float* scores) {
   constexpr int kKeys = kLanes / kCount;
   const int64_t size = shape.head_size;
@@ -153,12 +151,7 @@ template <int kCount>
     }
   };
   int64_t d = 0;
-  for (; d + kDimStep <= size; d += kDimStep) {
-#pragma GCC unroll 16
-    for (int j = 0; j < kKeys; ++j)
-      if (ahead != nullptr) Prefetch(ahead + j * size + d);
-    add(d, LoadAll);
-  }
+  for (; d + kDimStep <= size; d += kDimStep) add(d, LoadAll);
   if (d < size)
     add(d, [&](const uint16_t* key) { return LoadFirst(key, size - d); });
   StoreScores<kCount>(HorizontalSums(sums) * Broadcast(shape.scale), scores);
@@ -182,7 +175,7 @@ template <int kCount, typename Values>
   // Positions ascend with the queries, so the first sees the fewest.
   int64_t j = 0;
   for (; j + 2 <= step.seen[0]; j += 2) {
-    if (step.ahead != nullptr) {
+    if (j < step.lines) {
       Prefetch(step.ahead + j * kLineElements);
       Prefetch(step.ahead + (j + 1) * kLineElements);
     }

@@ -24,8 +24,7 @@ struct FmaProducts {
 
   template <int kCount>
   static void ScoreKeys(const AttentionShape& shape, const float* queries,
-                        const uint16_t* keys, const uint16_t* ahead,
-                        float* scores);
+                        const uint16_t* keys, float* scores);
 
   static void StoreProbabilities(F32x16 p, float* scores, int64_t v) {
     Store(scores + v * kLanes, RoundToBf16(p));
@@ -58,12 +57,10 @@ struct FmaProducts {
 
 // Sixteen products: of kCount queries with the 16 / kCount keys at `keys`, put
 // into the queries' rows of `scores`. Each is sixteen chains and the fixed tree
-// of vec.h. A key is widened for all queries at once, in registers. Asks for as
-// much memory at `ahead`, if that is any, as it reads of the keys.
+// of vec.h. A key is widened for all queries at once, in registers.
 template <int kCount>
 void FmaProducts::ScoreKeys(const AttentionShape& shape, const float* queries,
-                            const uint16_t* keys, const uint16_t* ahead,
-                            float* scores) {
+                            const uint16_t* keys, float* scores) {
   constexpr int kKeys = kLanes / kCount;
   const int64_t size = shape.head_size;
   const int64_t padded = shape.padded();
@@ -84,12 +81,8 @@ void FmaProducts::ScoreKeys(const AttentionShape& shape, const float* queries,
     }
   };
   int64_t d = 0;
-  for (; d + kLanes <= size; d += kLanes) {
-#pragma GCC unroll 8
-    for (int line = 0; line < (kKeys + 1) / 2; ++line)
-      if (ahead != nullptr) Prefetch(ahead + d * kKeys + line * kLineElements);
+  for (; d + kLanes <= size; d += kLanes)
     add(d, [](const uint16_t* key) { return Load(key); });
-  }
   if (d < size)
     add(d, [&](const uint16_t* key) { return LoadTail(key, size - d); });
   StoreScores<kCount>(HorizontalSums(sums) * Broadcast(shape.scale), scores);
@@ -116,7 +109,7 @@ template <int kCount, typename Values>
   // Positions ascend with the queries, so the first sees the fewest.
   int64_t j = 0;
   for (; j < step.seen[0]; ++j) {
-    if (step.ahead != nullptr) Prefetch(step.ahead + j * kLineElements);
+    if (j < step.lines) Prefetch(step.ahead + j * kLineElements);
     add(j, [](int) { return true; });
   }
   for (; j < step.seen[kCount - 1]; ++j)

@@ -73,7 +73,8 @@ struct ValueStep {
   const uint16_t* packed;      // [64, 32] of PackValues, if they are packed.
   const float* probabilities;  // [queries, 64]
   const int64_t* seen;         // [queries], ascending; below 1: none
-  const uint16_t* ahead;       // Asked for, a line a position, if there is one.
+  const uint16_t* ahead;       // Lines to be asked for, `lines` of them, a line
+  int64_t lines;               // a position.
 };
 
 // How many tokens of the segment's block b query i sees, at most 64; below 1:
@@ -105,22 +106,27 @@ void ForQueries(int64_t first, int64_t end, const Body& body) {
 // Scores of the block's keys; those that a query does not see are undefined,
 // and so are those of absent keys, whose memory is read. Some keys meet all
 // queries before the next, so both come from the nearest cache. The values will
-// be asked for next; the first queries fetch them.
+// be asked for next: each product fetches its share.
 template <typename Products>
 void ScoreBlock(const AttentionShape& shape, const BlockView& keys,
                 const BlockView& values, int64_t queries,
                 const AttentionRoom& room, float* scores) {
+  const int64_t products = (queries - keys.first_query) * kBlock / kLanes;
+  const int64_t lines = shape.head_size * kBlock / kLineElements;
+  const int64_t share = lines / std::max<int64_t>(products, 1) + 1;
+  int64_t fetched = 0;
   for (int64_t first = 0; first < kBlock; first += kKeysTogether) {
     const auto score = [&]<int kCount>(int64_t i) {
       const int64_t seen = std::min(Seen(room, keys.index, i + kCount - 1),
                                     first + kKeysTogether);
-      const uint16_t* ahead = i == keys.first_query ? values.data : nullptr;
-      for (int64_t j = first; j < seen; j += kLanes / kCount)
+      for (int64_t j = first; j < seen; j += kLanes / kCount) {
+        for (const int64_t end = std::min(fetched + share, lines);
+             fetched < end; ++fetched)
+          Prefetch(values.data + fetched * kLineElements);
         Products::template ScoreKeys<kCount>(
             shape, room.queries + i * Products::QueryFloats(shape),
-            keys.data + j * shape.head_size,
-            ahead == nullptr ? nullptr : ahead + j * shape.head_size,
-            scores + i * kBlock + j);
+            keys.data + j * shape.head_size, scores + i * kBlock + j);
+      }
     };
     ForQueries<Products::kQueriesToScore>(keys.first_query, queries, score);
   }
@@ -216,6 +222,10 @@ void SumValues(const AttentionShape& shape, const SegmentBlocks& blocks,
                int64_t queries, int64_t d, int64_t i, const AttentionRoom& room,
                float* output) {
   const int64_t padded = shape.padded();
+  // Each group of queries fetches its share of the next keys.
+  const int64_t first = blocks.values[0].first_query;
+  const int64_t share = kBlock * kCount / (queries - first) + 1;
+  const int64_t fetched = std::min(kBlock, (i - first) / kCount * share);
   F32x16 low[kCount];
   F32x16 high[kCount];
 #pragma GCC unroll 8
@@ -233,7 +243,7 @@ void SumValues(const AttentionShape& shape, const SegmentBlocks& blocks,
       low[n] = low[n] * factor;
       high[n] = high[n] * factor;
     }
-    const bool leads = i == blocks.values[0].first_query;
+    const int64_t lines = std::min(share, kBlock - fetched);
     const ValueStep step = {
         .values = block.data + d,
         .stride = shape.head_size,
@@ -241,7 +251,8 @@ void SumValues(const AttentionShape& shape, const SegmentBlocks& blocks,
         .packed = room.values + b * kBlock * kDimStep,
         .probabilities = room.scores + (b * queries + i) * kBlock,
         .seen = seen,
-        .ahead = leads ? blocks.next[b] + d * kBlock : nullptr};
+        .ahead = blocks.next[b] + d * kBlock + fetched * kLineElements,
+        .lines = lines};
     Products::template AddValues<kCount, Values>(step, low, high);
   }
 #pragma GCC unroll 8
