@@ -311,6 +311,7 @@ void AdvanceBlocks(const Columns& columns, const Inputs& in, int64_t blocks,
   const int64_t count = (blocks - 1) * kLanes + columns.count;
   if (fresh) std::memset(state, 0, count * columns.key_size * sizeof(float));
   if (WalkedTogether(columns, in, blocks, state)) return;
+  if (blocks == 1) return AdvanceColumns(columns, in, state);
   Columns block = columns;
   for (int64_t b = 0; b < blocks; ++b) {
     AdvanceColumns(block, in, state + b * kLanes * columns.key_size);
@@ -360,7 +361,7 @@ void GatedDelta(ThreadPool& pool, Tensor q, Tensor k, Tensor v, Tensor g,
       const int64_t column = piece % blocks * kLanes;
       const int64_t start = first_row[s];
       const int64_t rows = first_row[s + 1] - start;
-      const bool together = piece + kBlocksTogether <= last &&
+      const bool together = rows > 1 && piece + kBlocksTogether <= last &&
                             column + kBlocksTogether * kLanes <= value_size;
       const int64_t taken = together ? kBlocksTogether : 1;
       piece += taken;

@@ -162,11 +162,18 @@ inline F32x16 AddAndPack(F32x16 a, F32x16 b) {
   return {_mm512_add_ps(kept, fetched)};
 }
 
-// Lane i is HorizontalSum(v[i]), by the same tree for all sixteen at once.
+// Lane i is HorizontalSum(v[i]), by the same tree for all sixteen at once. What
+// lies in memory is loaded whole: GCC would blend from there, by masked loads,
+// which wait until what was just stored has reached the cache.
 inline F32x16 HorizontalSums(const F32x16* v) {
   F32x16 by_eight[8];  // Eight lanes of v[i], eight of v[i + 8].
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) by_eight[i] = AddAndPack<8>(v[i], v[i + 8]);
+  for (int i = 0; i < 8; ++i) {
+    F32x16 a = v[i];
+    F32x16 b = v[i + 8];
+    asm("" : "+v"(a.v), "+v"(b.v));
+    by_eight[i] = AddAndPack<8>(a, b);
+  }
   F32x16 by_four[4];  // Four lanes each of v[i], v[i + 4], v[i + 8], v[i + 12].
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i)
