@@ -233,9 +233,11 @@ void PrefetchToken(const Columns& columns, const Inputs& in, int64_t t,
 // WalkTokens for several tokens and kBlocks times sixteen neighbouring columns
 // of a head, all there, on whole vectors: while the lanes of one block's sums
 // are added up, one addition waiting for the other, the next block's rows keep
-// the processor busy.
+// the processor busy. Out of line, so that GCC's use of registers does not
+// depend on what calls it: inlined, 0.65 to 0.76 of the f32 peak, not 0.8.
 template <int kParts, int kBlocks>
-void WalkTogether(const Columns& columns, const Inputs& in, float* s) {
+[[gnu::noinline]] void WalkTogether(const Columns& columns, const Inputs& in,
+                                    float* s) {
   constexpr int64_t kBlockFloats = kLanes * kParts * kLanes;
   const int64_t rows = in.q.dims[0];
   alignas(64) float delta[kBlocks][kLanes];
@@ -311,7 +313,6 @@ void AdvanceBlocks(const Columns& columns, const Inputs& in, int64_t blocks,
   const int64_t count = (blocks - 1) * kLanes + columns.count;
   if (fresh) std::memset(state, 0, count * columns.key_size * sizeof(float));
   if (WalkedTogether(columns, in, blocks, state)) return;
-  if (blocks == 1) return AdvanceColumns(columns, in, state);
   Columns block = columns;
   for (int64_t b = 0; b < blocks; ++b) {
     AdvanceColumns(block, in, state + b * kLanes * columns.key_size);
@@ -361,7 +362,7 @@ void GatedDelta(ThreadPool& pool, Tensor q, Tensor k, Tensor v, Tensor g,
       const int64_t column = piece % blocks * kLanes;
       const int64_t start = first_row[s];
       const int64_t rows = first_row[s + 1] - start;
-      const bool together = rows > 1 && piece + kBlocksTogether <= last &&
+      const bool together = piece + kBlocksTogether <= last &&
                             column + kBlocksTogether * kLanes <= value_size;
       const int64_t taken = together ? kBlocksTogether : 1;
       piece += taken;
