@@ -14,7 +14,7 @@ namespace phalanx::PHALANX_ISA {
 namespace {
 
 // Queries that share one pass over the keys. With D = 256 their widened copies,
-// outputs and scores take 240 KiB, which stays in L2.
+// outputs and scores of a segment take 300 KiB, which stays in L2.
 constexpr int64_t kTileQueries = 64;
 
 // Queries whose segments wait to be merged, per thread: enough to share out

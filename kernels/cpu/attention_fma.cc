@@ -7,6 +7,10 @@ namespace phalanx::PHALANX_ISA {
 namespace {
 
 struct FmaProducts {
+  static int64_t QueryFloats(const AttentionShape& shape) {
+    return shape.padded();
+  }
+
   static void LoadQuery(const uint16_t* query, const AttentionShape& shape,
                         float* room) {
     for (int64_t d = 0; d < shape.padded(); d += kLanes) {
@@ -15,27 +19,48 @@ struct FmaProducts {
     }
   }
 
+  // Each widens the keys, which fewer times is better.
+  static constexpr int kQueriesToScore = 8;
+
   template <int kCount>
   static void ScoreKeys(const AttentionShape& shape, const float* queries,
-                        const uint16_t* keys, const uint16_t* ahead,
-                        float* scores);
+                        const uint16_t* keys, float* scores);
 
   static void StoreProbabilities(F32x16 p, float* scores, int64_t v) {
     Store(scores + v * kLanes, RoundToBf16(p));
   }
 
-  template <int kCount, bool kWhole>
-  static void AddValues(const ValueStep& step);
+  // 32 dimensions of position j's values, widened.
+  struct WholeRows {
+    static F32x16 Low(const ValueStep& step, int64_t j) {
+      return Load(step.values + j * step.stride);
+    }
+    static F32x16 High(const ValueStep& step, int64_t j) {
+      return Load(step.values + j * step.stride + kLanes);
+    }
+  };
+  struct PartRows {
+    static F32x16 Low(const ValueStep& step, int64_t j) {
+      return LoadPart(step.values + j * step.stride, step.width);
+    }
+    static F32x16 High(const ValueStep& step, int64_t j) {
+      const int64_t width = step.width - kLanes;
+      return width > 0 ? LoadPart(step.values + j * step.stride + kLanes, width)
+                       : Zero();
+    }
+  };
+  static constexpr bool kPacks = false;
+
+  template <int kCount, typename Values>
+  static void AddValues(const ValueStep& step, F32x16* low, F32x16* high);
 };
 
 // Sixteen products: of kCount queries with the 16 / kCount keys at `keys`, put
 // into the queries' rows of `scores`. Each is sixteen chains and the fixed tree
-// of vec.h. A key is widened for all queries at once, in registers. Asks for as
-// much memory at `ahead` as it reads of the keys.
+// of vec.h. A key is widened for all queries at once, in registers.
 template <int kCount>
 void FmaProducts::ScoreKeys(const AttentionShape& shape, const float* queries,
-                            const uint16_t* keys, const uint16_t* ahead,
-                            float* scores) {
+                            const uint16_t* keys, float* scores) {
   constexpr int kKeys = kLanes / kCount;
   const int64_t size = shape.head_size;
   const int64_t padded = shape.padded();
@@ -56,38 +81,23 @@ void FmaProducts::ScoreKeys(const AttentionShape& shape, const float* queries,
     }
   };
   int64_t d = 0;
-  for (; d + kLanes <= size; d += kLanes) {
-#pragma GCC unroll 8
-    for (int line = 0; line < (kKeys + 1) / 2; ++line)
-      Prefetch(ahead + d * kKeys + line * kLineElements);
+  for (; d + kLanes <= size; d += kLanes)
     add(d, [](const uint16_t* key) { return Load(key); });
-  }
   if (d < size)
     add(d, [&](const uint16_t* key) { return LoadTail(key, size - d); });
   StoreScores<kCount>(HorizontalSums(sums) * Broadcast(shape.scale), scores);
 }
 
-// output <- output * correction + probabilities * values for kCount queries,
-// two vectors of dimensions each: one chain per element in order of position.
-// Queries see different numbers of positions; each stops at its own. kWhole
-// says that all 32 dimensions exist.
-template <int kCount, bool kWhole>
-void FmaProducts::AddValues(const ValueStep& step) {
-  F32x16 low[kCount];
-  F32x16 high[kCount];
-#pragma GCC unroll 8
-  for (int i = 0; i < kCount; ++i) {
-    const F32x16 factor = Broadcast(step.correction[i]);
-    low[i] = Load(step.output + i * step.padded) * factor;
-    high[i] = Load(step.output + i * step.padded + kLanes) * factor;
-  }
+// Adds probabilities * values to the sums of kCount queries, two vectors of
+// dimensions each: one chain per element in order of position. Queries see
+// different numbers of positions; each stops at its own.
+template <int kCount, typename Values>
+[[gnu::always_inline]] inline void FmaProducts::AddValues(const ValueStep& step,
+                                                          F32x16* low,
+                                                          F32x16* high) {
   const auto add = [&](int64_t j, const auto& takes) {
-    const uint16_t* value = step.values + j * step.stride;
-    const F32x16 v_low = kWhole ? Load(value) : LoadPart(value, step.width);
-    const F32x16 v_high = kWhole ? Load(value + kLanes)
-                          : step.width > kLanes
-                              ? LoadPart(value + kLanes, step.width - kLanes)
-                              : Zero();
+    const F32x16 v_low = Values::Low(step, j);
+    const F32x16 v_high = Values::High(step, j);
 #pragma GCC unroll 8
     for (int i = 0; i < kCount; ++i) {
       if (!takes(i)) continue;
@@ -99,16 +109,11 @@ void FmaProducts::AddValues(const ValueStep& step) {
   // Positions ascend with the queries, so the first sees the fewest.
   int64_t j = 0;
   for (; j < step.seen[0]; ++j) {
-    Prefetch(step.ahead + j * kLineElements);
+    if (j < step.lines) Prefetch(step.ahead + j * kLineElements);
     add(j, [](int) { return true; });
   }
   for (; j < step.seen[kCount - 1]; ++j)
     add(j, [&](int i) { return j < step.seen[i]; });
-#pragma GCC unroll 8
-  for (int i = 0; i < kCount; ++i) {
-    Store(step.output + i * step.padded, low[i]);
-    Store(step.output + i * step.padded + kLanes, high[i]);
-  }
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 namespace phalanx::PHALANX_ISA {
 namespace {
 
+constexpr int64_t kBlocksPerSegment = kAttentionSegmentTokens / kKvBlockTokens;
+
 int64_t Aligned(int64_t floats) {
   return (floats + kLanes - 1) / kLanes * kLanes;
 }
@@ -15,7 +17,9 @@ int64_t Aligned(int64_t floats) {
 }  // namespace
 
 int64_t AttentionRoom::Floats(int64_t queries, int64_t padded) {
-  return queries * (padded + kKvBlockTokens + kLanes) + Aligned(queries);
+  return queries * (padded + kAttentionSegmentTokens + kLanes) +
+         kAttentionSegmentTokens * kDimStep / 2 +
+         Aligned(queries * (kBlocksPerSegment + 2));
 }
 
 AttentionRoom AttentionRoom::In(float* memory, int64_t queries,
@@ -23,8 +27,12 @@ AttentionRoom AttentionRoom::In(float* memory, int64_t queries,
   AttentionRoom room;
   room.queries = memory;
   room.scores = room.queries + queries * padded;
-  room.sums = room.scores + queries * kKvBlockTokens;
-  room.correction = room.sums + queries * kLanes;
+  room.sums = room.scores + queries * kAttentionSegmentTokens;
+  float* values = room.sums + queries * kLanes;
+  room.values = reinterpret_cast<uint16_t*>(values);
+  room.seen = reinterpret_cast<int64_t*>(values + kAttentionSegmentTokens *
+                                                      kDimStep / 2);
+  room.correction = reinterpret_cast<float*>(room.seen + queries);
   return room;
 }
 

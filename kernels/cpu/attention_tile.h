@@ -64,9 +64,11 @@ struct AttentionPart {
 // A thread's working memory for tiles of one size.
 struct AttentionRoom {
   float* queries;     // [queries, padded], f32 or, in half of it, bf16
-  float* scores;      // [queries, 64]; then the probabilities, alike
-  float* correction;  // [queries]
+  float* scores;      // [4 blocks, queries, 64]; then the probabilities, alike
+  float* correction;  // [4 blocks, queries]
   float* sums;        // [queries, 16]
+  int64_t* seen;      // [queries]: tokens of the segment and before, from it on
+  uint16_t* values;   // [4 blocks, 64, 32], as a family packs them
 
   static int64_t Floats(int64_t queries, int64_t padded);
   static AttentionRoom In(float* memory, int64_t queries, int64_t padded);

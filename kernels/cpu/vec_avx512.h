@@ -135,31 +135,51 @@ inline float HorizontalMax(F32x16 x) {
   return _mm_cvtss_f32(_mm_max_ss(c, _mm_movehdup_ps(c)));
 }
 
-// Lane i is HorizontalSum(v[i]), by the same tree for all sixteen at once: each
-// step adds halves of two vectors and packs the sums into one.
+// One step of sixteen HorizontalSums at once: a and b hold lanes of several
+// vectors, 2 kStep of each in a row; the sums of those that are kStep apart,
+// a's and b's, kStep of each in a row. Both terms keep the lanes that lie right
+// already (a blend, which any unit does) and fetch the others (one shuffle, for
+// which units are few); so half of the sums have their terms the other way
+// round, which changes no bit.
+template <int kStep>
+inline F32x16 AddAndPack(F32x16 a, F32x16 b) {
+  static_assert(kStep == 8 || kStep == 4 || kStep == 2 || kStep == 1);
+  constexpr __mmask16 kFromB = kStep == 8   ? 0xff00
+                               : kStep == 4 ? 0xf0f0
+                               : kStep == 2 ? 0xcccc
+                                            : 0xaaaa;
+  const __m512 kept = _mm512_mask_blend_ps(kFromB, a.v, b.v);
+  __m512 fetched;
+  if constexpr (kStep == 8) {
+    fetched = _mm512_shuffle_f32x4(a.v, b.v, 0x4e);
+  } else if constexpr (kStep == 2) {
+    fetched = _mm512_shuffle_ps(a.v, b.v, 0x4e);
+  } else {
+    fetched = _mm512_mask_blend_ps(kFromB, b.v, a.v);
+    fetched = kStep == 4 ? _mm512_shuffle_f32x4(fetched, fetched, 0xb1)
+                         : _mm512_permute_ps(fetched, 0xb1);
+  }
+  return {_mm512_add_ps(kept, fetched)};
+}
+
+// Lane i is HorizontalSum(v[i]), by the same tree for all sixteen at once. What
+// lies in memory is loaded whole: GCC would blend from there, by masked loads,
+// which wait until what was just stored has reached the cache.
 inline F32x16 HorizontalSums(const F32x16* v) {
-  __m512 by_four[4];  // Lane 4 k + j of by_four[i]: term j of v[i + 4 k].
-  for (int i = 0; i < 4; ++i) {
-    __m512 by_eight[2];
-    for (int half = 0; half < 2; ++half) {
-      const __m512 a = v[i + 8 * half].v;
-      const __m512 b = v[i + 8 * half + 4].v;
-      by_eight[half] = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44),
-                                     _mm512_shuffle_f32x4(a, b, 0xee));
-    }
-    by_four[i] =
-        _mm512_add_ps(_mm512_shuffle_f32x4(by_eight[0], by_eight[1], 0x88),
-                      _mm512_shuffle_f32x4(by_eight[0], by_eight[1], 0xdd));
+  F32x16 by_eight[8];  // Eight lanes of v[i], eight of v[i + 8].
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    F32x16 a = v[i];
+    F32x16 b = v[i + 8];
+    asm("" : "+v"(a.v), "+v"(b.v));
+    by_eight[i] = AddAndPack<8>(a, b);
   }
-  __m512 by_two[2];
-  for (int i = 0; i < 2; ++i) {
-    const __m512 a = by_four[2 * i];
-    const __m512 b = by_four[2 * i + 1];
-    by_two[i] = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44),
-                              _mm512_shuffle_ps(a, b, 0xee));
-  }
-  return {_mm512_add_ps(_mm512_shuffle_ps(by_two[0], by_two[1], 0x88),
-                        _mm512_shuffle_ps(by_two[0], by_two[1], 0xdd))};
+  F32x16 by_four[4];  // Four lanes each of v[i], v[i + 4], v[i + 8], v[i + 12].
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i)
+    by_four[i] = AddAndPack<4>(by_eight[i], by_eight[i + 4]);
+  return AddAndPack<1>(AddAndPack<2>(by_four[0], by_four[2]),
+                       AddAndPack<2>(by_four[1], by_four[3]));
 }
 
 }  // namespace phalanx::PHALANX_ISA
