@@ -49,9 +49,16 @@ absl::StatusOr<v1::GetStatusResponse> FetchStatus(v1::Admin::Stub& admin) {
 
 std::string Describe(const absl::Status& status) {
   const Reason reason = ReasonOf(status);
+  // gRPC itself says no more where a call is not served.
+  const absl::string_view message =
+      absl::IsUnimplemented(status) && status.message().empty()
+          ? "whoever answers at this address does not serve this call; it may "
+            "be the clients' port instead of the operators', or the other way "
+            "round, or another version"
+          : status.message();
   return absl::StrCat(absl::StatusCodeToString(status.code()),
                       reason.word.empty() ? "" : "/", reason.word, ": ",
-                      status.message());
+                      message);
 }
 
 std::string NoticeWords(const v1::Notice& notice) {

@@ -20,7 +20,7 @@ struct SyntheticModel {
   int64_t layers = 4;  // Every fourth attends.
   int64_t hidden = 2048;
   int64_t vocab = 248320;
-  int64_t context = 32768;  // max_position_embeddings.
+  int64_t context = 262144;  // max_position_embeddings.
   int64_t heads = 16;
   int64_t kv_heads = 2;
   int64_t head_dim = 256;

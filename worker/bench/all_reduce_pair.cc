@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string>
 
 #include "absl/strings/numbers.h"
@@ -68,7 +70,9 @@ absl::StatusOr<std::unique_ptr<AllReducePair>> AllReducePair::Start(
   std::fflush(nullptr);
   const pid_t child = fork();
   if (child == 0) Answer(name, cpus[1]);
-  if (child < 0) return absl::ResourceExhaustedError("no process for a rank");
+  if (child < 0)
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "cannot start a process for rank 1 of 2: ", strerror(errno)));
   std::unique_ptr<AllReducePair> pair(new AllReducePair(child));
   ASSIGN_OR_RETURN(pair->comm_, JoinShmGroup(ConfigOf(name, 0)));
   pair->partial_.resize(kMostRows * kHidden, 1.0f);
@@ -98,7 +102,8 @@ std::vector<KernelCase> AllReducePair::Cases() {
          .begin =
              [=, this](int64_t calls) {
                std::string words = absl::StrCat(rows, " ", calls);
-               CHECK(comm_->Broadcast(words).ok());
+               // Of a pair that is over, status() tells; its calls are empty.
+               comm_->Broadcast(words).IgnoreError();
              }});
   }
   return cases;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/bench/kernel_cases.h"
 #include "worker/collective/collective.h"
@@ -22,8 +23,12 @@ class AllReducePair {
       const std::vector<int>& cpus);
   ~AllReducePair();
 
-  // The sum of [T, 2048] f32 to bf16 over both, for T of 1 and 512.
+  // The sum of [T, 2048] f32 to bf16 over both, for T of 1 and 512. What they
+  // measured means something only if status() is OK afterwards.
   std::vector<KernelCase> Cases();
+
+  // GROUP_LOST, with the cause, once the child is gone.
+  absl::Status status() const { return comm_->status(); }
 
  private:
   explicit AllReducePair(pid_t child) : child_(child) {}

@@ -149,7 +149,10 @@ absl::StatusOr<KernelReport> Run(const Flags& flags, const RoofLoops& loops,
                      MakeKernelCases(group, sizes, *backend, report.left_out));
     measure(cases);
   }
-  if (pair != nullptr) measure(pair->Cases());
+  if (pair != nullptr) {
+    measure(pair->Cases());
+    RETURN_IF_ERROR(pair->status());
+  }
   report.after = probe.Measure();
   return report;
 }

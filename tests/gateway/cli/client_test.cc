@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "absl/status/status.h"
+
 namespace phalanx {
 namespace {
 
@@ -12,6 +14,15 @@ std::string Words(v1::Notice::Kind kind, const std::string& detail = "") {
   notice.set_kind(kind);
   notice.set_detail(detail);
   return NoticeWords(notice);
+}
+
+TEST(Describe, SaysWhatACallThatIsNotServedMeans) {
+  EXPECT_EQ(Describe(absl::UnimplementedError("")),
+            "UNIMPLEMENTED: whoever answers at this address does not serve "
+            "this call; it may be the clients' port instead of the operators', "
+            "or the other way round, or another version");
+  EXPECT_EQ(Describe(absl::UnimplementedError("no tools here")),
+            "UNIMPLEMENTED: no tools here");
 }
 
 TEST(NoticeWords, SayWhatBecomesOfTheAnswer) {
